@@ -74,20 +74,27 @@ class SharedItems(ItemTable):
         # The table counts seconds from another one than items do.
         self._shift = mapping.origin - EPOCH << STATE_BITS
 
-    resizable = False
+    def can_take(self, limit: int) -> bool:
+        """Set the limit if that is possible, in all processes; return whether it is."""
+        return self.mapping.resize(limit)
+
+    def shrink(self, limit: int) -> None:
+        """Do nothing more than `can_take` has: `reclaim` gives memory back."""
+        self.measure()
 
     def __len__(self) -> int:
         return len(self.mapping)
 
     @property
     def over(self) -> bool:
-        """False: the mapping does not grow."""
-        return False
+        """Whether memory is to be given back."""
+        return self.mapping.over
 
     def measure(self) -> None:
         """Have the process's own memory measured."""
         if hasattr(self, "mapping"):
             self.used = self.mapping.used
+            self.limit = self.mapping.limit
         self.overhead = 0
         self.excess()
 
@@ -196,8 +203,9 @@ class SharedItems(ItemTable):
         return _FLUSHED if self.shared.drop_flushed(line_of(key)) else None
 
     def reclaim(self, at_most: int) -> int:
-        """Return 0: whole segments are used again."""
-        return 0
+        """Give back the memory of a segment, if the limit was lowered; return how many items go."""
+        before = len(self)
+        return max(1, before - len(self)) if self.mapping.settle() else 0
 
     def walk(self, at_most: int, look: Callable[[bytes, Item], None]) -> int:
         """Return 0: expired items go with their segments."""
@@ -302,7 +310,8 @@ class SharedEngine(MemoryEngine):
         return self._table.mapping.flush_at
 
     def tick(self) -> None:
-        """Do nothing: the table itself flushes in time, and expired items go with segments."""
+        """Give back memory, if the limit was lowered; the table itself flushes in time."""
+        self._table.mapping.settle()
 
     def crawl(self) -> None:
         """Count a search for expired items, which are not looked for; see `tick`."""

@@ -6,7 +6,7 @@ in memory keep them in one.
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import ClassVar, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from memlite.core.build import mypyc_attr
 from memlite.core.errors import OutOfMemoryError
@@ -73,7 +73,6 @@ class ItemTable:
 
     Attributes:
         on_evict: as above.
-        resizable: whether the limit can be changed.
         limit: as above; lower it with `shrink`.
         excess: returns the bytes of memory that are used beyond the limit nonetheless, because of
             fragmentation. Items get that much less.
@@ -82,8 +81,6 @@ class ItemTable:
         get_by_line: returns the item that a request line asks for, or None if there is none or the
             line is another command; counts as a use, like `find`.
     """
-
-    resizable: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -517,6 +514,10 @@ class ItemTable:
         else:
             self._items.put(line, Item(wire, state))
         return line
+
+    def can_take(self, limit: int) -> bool:
+        """Return whether `shrink` can set this limit."""
+        return True
 
     def shrink(self, limit: int) -> None:
         """Set the limit, and evict some of the items over it if evicting is allowed.

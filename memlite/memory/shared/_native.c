@@ -31,7 +31,7 @@ taken in this order: that of the log, then those of regions, one at a time. */
 #define COUNTERS 16
 #define NOBODY UINT32_MAX  /* owns the segment that the main queue is filled into */
 
-enum { FREE, OPEN, SEALED, EVICTING };
+enum { FREE, OPEN, SEALED, EVICTING, PARKED };
 enum { UNNAMED = 1, META = 2, LIVE = 16, KEEP = 32, USED = 64, DEAD = 128 };
 enum { MET_NONE, MET_EXPIRED, MET_EXPIRED_UNFETCHED, MET_FLUSHED };
 
@@ -68,6 +68,8 @@ typedef struct {
     char more[40];
     _Atomic uint64_t epoch, flush_at;  /* at 128 */
     _Atomic uint64_t order;
+    char kept[40];
+    _Atomic uint64_t parked, to_park;  /* at 192 */
 } Header;
 
 _Static_assert(sizeof(pthread_mutex_t) <= 64, "the layout has 64 bytes for a mutex");
@@ -309,12 +311,12 @@ into the small queue, a tenth of all; those used twice or more while they were t
 queue, the others leave a name, by which they count as used twice when they come back. */
 static Segment *choose(Table *t, int *clean) {
     Segment *oldest[2] = {NULL, NULL}, *emptiest = NULL;
-    uint32_t most = 0, small = 0;
+    uint32_t most = 0, small = 0, all = t->header->segments - (uint32_t)peek(t->header->parked);
     double time = now(t);
     for (uint32_t i = 0; i < t->header->segments; i++) {
         Segment *s = t->headers + i;
         uint32_t state = peek(s->state), main = peek(s->main) != 0;
-        if (state != FREE) small += !main;
+        if (state != FREE && state != PARKED) small += !main;
         if (state != SEALED) continue;
         if (!oldest[main] || peek(s->order) < peek(oldest[main]->order)) oldest[main] = s;
         uint32_t bytes = gone(t, s, time);
@@ -322,7 +324,7 @@ static Segment *choose(Table *t, int *clean) {
     }
     *clean = !t->evicts || most >= t->header->segment_size / 6;
     if (*clean) return emptiest;
-    return oldest[0] && (small > t->header->segments / 10 || !oldest[1]) ? oldest[0] : oldest[1];
+    return oldest[0] && (small > all / 10 || !oldest[1]) ? oldest[0] : oldest[1];
 }
 /* Frees a segment; items in it that are worth it, or all if it is to be `clean`, move elsewhere: into
 `into` or, if that is NULL, the main queue. `keep`: how many bytes at most. 1: done; 0: there was no room
@@ -403,6 +405,50 @@ static int compact(Table *t, uint64_t size) {
     }
     return 0;
 }
+/* Has a segment free besides the one that always is. 1: there is; 0: there is not; -1: an error. */
+static int free_two(Table *t) {
+    int done = 0;
+    for (int tries = 0; done >= 0 && tries <= 64; tries++) {
+        if (free_segments(t) >= 2) return 1;
+        int clean;
+        Segment *victim = choose(t, &clean);
+        if (!victim) return 0;
+        if (!next_in(t, FREE)) clean = 0;  /* somebody was killed who had taken the last */
+        done = evict(t, victim, clean && tries < 32, NULL, tries < 16 ? UINT32_MAX : 0);
+    }
+    return done < 0 ? -1 : 0;
+}
+/* park() -> the number of a segment that now holds nothing, or -1: there are as many as there should be, or
+nothing can be evicted. Its memory can be given back. */
+static PyObject *park(Table *t, PyObject *none) {
+    long found = -1;
+    if (peek(t->header->parked) >= peek(t->header->to_park)) return PyLong_FromLong(-1);
+    if (take(t, t->log)) return NULL;
+    if (peek(t->header->parked) < peek(t->header->to_park)) {
+        int done = t->evicts || free_segments(t) >= 2 ? free_two(t) : 0;
+        if (done < 0) { give(t, t->log); return NULL; }
+        Segment *s = done ? next_in(t, FREE) : NULL;
+        if (s) {
+            store(s->state, PARKED);
+            note(t->header->parked, peek(t->header->parked) + 1);
+            found = s - t->headers;
+        }
+    }
+    give(t, t->log);
+    return PyLong_FromLong(found);
+}
+/* unpark(number): a segment has memory again. */
+static PyObject *unpark(Table *t, PyObject *number) {
+    unsigned long i = PyLong_AsUnsignedLong(number);
+    if (PyErr_Occurred() || take(t, t->log)) return NULL;
+    if (i < t->header->segments && peek(t->headers[i].state) == PARKED) {
+        note(t->header->parked, peek(t->header->parked) - 1);
+        store(t->headers[i].state, FREE);
+    }
+    give(t, t->log);
+    Py_RETURN_NONE;
+}
+
 /* Makes `mine` a segment with room for `size` bytes. 1: there is; 0: there is not; -1: an error. */
 static int open_segment(Table *t, uint64_t size) {
     if (size > t->header->segment_size) return 0;
@@ -412,17 +458,11 @@ static int open_segment(Table *t, uint64_t size) {
     Segment *s;
     while ((s = next_in(t, EVICTING)))  /* somebody was killed */
         if ((done = evict(t, s, !t->evicts, NULL, 0)) <= 0) break;
-    for (int tries = 0; done >= 0; tries++) {
-        /* One segment is always free, for what is kept of another. */
-        if (free_segments(t) >= 2) break;
-        int clean;
+    if (done >= 0 && free_segments(t) < 2) {  /* one is always free, for what is kept of another */
         if (!t->evicts) { done = compact(t, size); goto out; }
         if (t->mine) store(t->mine->state, SEALED);
         t->mine = NULL;
-        Segment *victim = choose(t, &clean);
-        if (!victim || tries == 64) break;
-        if (!next_in(t, FREE)) clean = 0;  /* somebody was killed who had taken the last */
-        done = evict(t, victim, clean && tries < 32, NULL, tries < 16 ? UINT32_MAX : 0);
+        done = free_two(t);
     }
     if (done < 0) goto out;
     done = 0;
@@ -912,6 +952,8 @@ static PyMethodDef methods[] = {
     {"flush", (PyCFunction)flush, METH_O, "Make every item absent, now or at a time."},
     {"drop_flushed", (PyCFunction)drop_flushed, METH_O, "Forget an item that was flushed."},
     {"init_locks", (PyCFunction)init_locks, METH_NOARGS, "Once for a mapping."},
+    {"park", (PyCFunction)park, METH_NOARGS, "Free a segment, and use it no more."},
+    {"unpark", (PyCFunction)unpark, METH_O, "Use a segment again."},
     {"recover", (PyCFunction)(void (*)(void))recover, METH_FASTCALL, "Make the index again."},
     {"attach", (PyCFunction)attach, METH_O, "Become the worker of a number."},
     {NULL},

@@ -47,6 +47,8 @@ __all__ = [
     "NEVER",
     "NOBODY",
     "OPEN",
+    "PARKED",
+    "PARKED_AT",
     "RECORD",
     "RECORD_SIZE",
     "REGIONS",
@@ -69,7 +71,7 @@ PLACE_BITS: Final = 50
 """Bits of a slot that hold the place of a record, in units of 8 bytes; then part of its hash."""
 PLACE: Final = (1 << PLACE_BITS) - 1
 
-FREE, OPEN, SEALED, EVICTING = range(4)
+FREE, OPEN, SEALED, EVICTING, PARKED = range(5)
 UNNAMED, META, LIVE, KEEP, USED, DEAD = 1, 2, 16, 32, 64, 128
 """Kinds of records. `LIVE` is set while an index is made again, `KEEP` and `USED` only in calls."""
 MET_NONE, MET_EXPIRED, MET_EXPIRED_UNFETCHED, MET_FLUSHED = range(4)
@@ -83,6 +85,9 @@ KEPT_AT: Final = 152
 KEPT: Final = struct.Struct("<QddQI")
 """For a table in a file: 1 if it was closed in order, the server's and the system's unix time then,
 the unix second from which uses count, and a checksum."""
+PARKED_AT: Final = 192
+"""How many segments are parked, without memory; then how many should be, and the limit that asks
+for that (``cache_memlimit``)."""
 RECORD: Final = struct.Struct("<IIQdIHBB")
 """Length of the reply, hash, cas unique, expiry, second it was stored, bytes after the reply,
 length of the key, kind."""
@@ -159,7 +164,7 @@ class Layout:
                 f"-t: {workers} workers and items of {item_size} bytes (-I) need at least -m "
                 f"{-(-least // 1024 // 1024) + 1}"
             )
-        segments_at = _round_up(headers_at + segments * SEGMENT_HEADER, 64)
+        segments_at = _round_up(headers_at + segments * SEGMENT_HEADER, _PAGE)
         return cls(
             size, slots, segments, segment_size, _PAGE, slots_at, states_at, ghosts_at,
             headers_at, segments_at,

@@ -12,11 +12,14 @@ from memlite.memory.shared import keeping
 from memlite.memory.shared.layout import (
     FLUSH_AT,
     GONE,
+    PARKED,
+    PARKED_AT,
     PLACE,
     RECORD,
     RECORD_SIZE,
     REGION_FIELDS,
     REGIONS,
+    SEGMENT_HEADER,
     UNNAMED,
     Layout,
     record_size,
@@ -26,6 +29,10 @@ from memlite.memory.shared.pure import PureTable, Stored
 __all__ = ["Mapping", "Twin", "native"]
 
 _REGION: Final = 128 // 8
+_PARKED: Final = PARKED_AT // 8
+_TO_PARK: Final = _PARKED + 1
+_LIMIT: Final = _PARKED + 2
+_STATE: Final = 6
 _KEY_AT: Final = len(b"VALUE ")
 
 
@@ -63,6 +70,8 @@ class Twin(Protocol):
     def init_locks(self) -> None: ...  # noqa: D102
     def recover(self, now: float, shift: float, later: int, /) -> int: ...  # noqa: D102
     def attach(self, worker: int, /) -> None: ...  # noqa: D102
+    def park(self) -> int: ...  # noqa: D102
+    def unpark(self, number: int, /) -> None: ...  # noqa: D102
 
 
 def native() -> Any:
@@ -89,6 +98,7 @@ class Mapping:
         table: the items.
         kept: how many items the file has kept; None if it is not used, or was new.
         refused: why its content was not used; empty if it was, or there was none.
+        kept_in: the file that keeps it, or None.
         origin: the unix second from which uses count.
 
     Raises:
@@ -106,6 +116,8 @@ class Mapping:
         self._module = native() if compiled is not False else None
         if compiled and self._module is None:
             raise StartError("the table in C was not compiled")
+        self.kept_in = file
+        self._workers = workers
         self._map(size, file)
         self._make_table(file, time.time() if now is None else now)
         self.table.init_locks()
@@ -169,6 +181,61 @@ class Mapping:
     def __bool__(self) -> bool:
         """Return True, also if it is empty."""
         return True
+
+    @property
+    def limit(self) -> int:
+        """Bytes that it may take, all in all."""
+        return self._words[_LIMIT] or self.layout.size
+
+    @property
+    def over(self) -> bool:
+        """Whether it takes more than that, until `settle` has given it back."""
+        return self._words[_PARKED] < self._words[_TO_PARK]
+
+    def resize(self, limit: int) -> bool:
+        """Set the limit; `settle` does what it asks for.
+
+        Args:
+            limit: bytes, no more than the size that it was made with.
+
+        Returns:
+            Whether that is possible: a file has one size, workers need room, memory may be short.
+        """
+        layout = self.layout
+        surplus = -(-(layout.size - limit) // layout.segment_size)
+        if limit == self.limit:
+            return True
+        most = layout.segments - self._workers - 3
+        if self.kept_in is not None or limit > layout.size or surplus > most:
+            return False
+        self._words[_TO_PARK] = surplus
+        self._words[_LIMIT] = limit
+        states = self._view[layout.headers_at : layout.segments_at].cast("I")
+        for number in range(layout.segments):
+            if self._words[_PARKED] <= surplus:
+                break
+            if states[SEGMENT_HEADER // 4 * number + _STATE] == PARKED:
+                try:
+                    os.posix_fallocate(self._file, self._at(number), layout.segment_size)
+                except OSError:
+                    self._words[_TO_PARK] = parked = self._words[_PARKED]
+                    self._words[_LIMIT] = layout.size - parked * layout.segment_size
+                    return False
+                self.table.unpark(number)
+        return True
+
+    def settle(self) -> bool:
+        """Give back the memory of a segment, if the limit asks for that; return whether it did."""
+        if not self.over:
+            return False
+        number = self.table.park()
+        if number < 0:
+            return False
+        self._memory.madvise(mmap.MADV_REMOVE, self._at(number), self.layout.segment_size)
+        return True
+
+    def _at(self, segment: int) -> int:
+        return self.layout.segments_at + segment * self.layout.segment_size
 
     @property
     def used(self) -> int:

@@ -30,6 +30,8 @@ from memlite.memory.shared.layout import (
     NOBODY,
     OPEN,
     ORDER_AT,
+    PARKED,
+    PARKED_AT,
     PLACE,
     PLACE_BITS,
     RECORD,
@@ -409,10 +411,11 @@ class PureTable:
         they count as used twice when they come back.
         """
         oldest, emptiest, most, small = [-1, -1], -1, 0, 0
+        parts = self._layout.segments - self._words[PARKED_AT // 8]
         orders, now = self._wide[_ORDER::_WIDE], time.monotonic() + self.offset
         for segment, state in enumerate(self._narrow[_STATE::_NARROW]):
             main = self._narrow[_NARROW * segment + _MAIN] != 0
-            small += state != FREE and not main
+            small += state not in (FREE, PARKED) and not main
             if state != SEALED:
                 continue
             if oldest[main] < 0 or orders[segment] < orders[oldest[main]]:
@@ -422,7 +425,7 @@ class PureTable:
                 most, emptiest = gone, segment
         if not self.evicts or most >= self._layout.segment_size // 6:
             return emptiest, True
-        if oldest[0] >= 0 and (small > self._layout.segments // 10 or oldest[1] < 0):
+        if oldest[0] >= 0 and (small > parts // 10 or oldest[1] < 0):
             return oldest[0], False
         return oldest[1], False
 
@@ -521,29 +524,64 @@ class PureTable:
                 return True
         return False
 
+    def _free_segments(self) -> int:
+        return self._narrow[_STATE::_NARROW].tolist().count(FREE)
+
+    def _free_two(self) -> bool:
+        """Have a segment free besides the one that always is; return whether there is."""
+        for tries in range(_TRIES + 1):
+            if self._free_segments() >= 2:
+                return True
+            victim, clean = self._choose()
+            if victim < 0:
+                return False
+            if self._next_in(FREE) < 0:
+                clean = False  # somebody was killed who had taken the last
+            keep = self._layout.size if tries < _TRIES // 4 else 0
+            self._evict(victim, clean=clean and tries < _TRIES // 2, keep=keep)
+        return False
+
+    def park(self) -> int:
+        """Free a segment, and use it no more.
+
+        Returns:
+            Its number; -1 if as many are parked as should be, or nothing can be evicted.
+        """
+        words, parked = self._words, PARKED_AT // 8
+        if words[parked] >= words[parked + 1]:
+            return -1
+        with self._lock(_LOG):
+            if words[parked] >= words[parked + 1]:
+                return -1
+            if not self.evicts and self._free_segments() < 2:
+                return -1
+            if not self._free_two():
+                return -1
+            segment = self._next_in(FREE)
+            self._narrow[_NARROW * segment + _STATE] = PARKED
+            words[parked] += 1
+            return segment
+
+    def unpark(self, number: int) -> None:
+        """Use a segment again, which has memory."""
+        with self._lock(_LOG):
+            if self._narrow[_NARROW * number + _STATE] == PARKED:
+                self._words[PARKED_AT // 8] -= 1
+                self._narrow[_NARROW * number + _STATE] = FREE
+
     def _open(self, size: int) -> bool:
         """Make a segment with room for `size` bytes ours; return whether there is one."""
-        narrow = self._narrow
         if size > self._layout.segment_size or self._held >= 0:
             return False
         with self._lock(_LOG):
             while (one := self._next_in(EVICTING)) >= 0:
                 if not self._evict(one, clean=not self.evicts):  # somebody was killed
                     break
-            for tries in range(_TRIES):
-                # One segment is always free, for what is kept of another.
-                if narrow[_STATE::_NARROW].tolist().count(FREE) >= 2:
-                    break
+            if self._free_segments() < 2:  # one is always free, for what is kept of another
                 if not self.evicts:
                     return self._compact(size)
                 self._seal()
-                victim, clean = self._choose()
-                if victim < 0:
-                    break
-                if self._next_in(FREE) < 0:
-                    clean = False  # somebody was killed who had taken the last
-                keep = self._layout.size if tries < _TRIES // 4 else 0
-                self._evict(victim, clean=clean and tries < _TRIES // 2, keep=keep)
+                self._free_two()
             mine = self._next_in(FREE)
             if mine < 0:
                 return False

@@ -124,7 +124,7 @@ class ControlCommands:
             return b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"
         if megabytes > _MOST_MEGABYTES:
             return b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"
-        if megabytes * MEGABYTE != self._table.limit and not self._table.resizable:
+        if not self._table.can_take(megabytes * MEGABYTE):
             return b"MEMLIMIT_ADJUST_FAILED out of bounds or not adjustable\r\n"
         self._table.shrink(megabytes * MEGABYTE)
         self._wake_sweeper()

@@ -21,6 +21,7 @@ from memlite.telemetry.snapshot import (
     HotKeysStats,
     LatencyStats,
     MemoryStats,
+    SettingsStats,
     Snapshot,
     SocketStats,
     UdpStats,
@@ -135,6 +136,11 @@ class WorkerCollector(StatsCollector):
             threads=board.workers,
             crawler_running=general.crawler_running or board.sum(Cell.DUMPING) > 0,
         )
+
+    def settings(self) -> SettingsStats:
+        """Return the settings of the server; another worker may have changed the limit."""
+        self._table.measure()
+        return super().settings()
 
     def _watch(self) -> WatchStats:
         board = self._member.board

@@ -1,5 +1,6 @@
 """The table in Python and the one in C, over one mapping and against a model."""
 
+import os
 import random
 import time
 
@@ -272,3 +273,36 @@ def test_too_little_memory_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"4 workers and items of 1048576 bytes .* at least -m 9"):
         Layout.of(2 << 20, 1 << 20, 4)
     Layout.of(9 << 20, 1 << 20, 4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_lower_limit_gives_memory_back(kind: str) -> None:
+    mapping, both = tables(kind)
+    segment = mapping.layout.segment_size
+    value = b"v" * 500
+
+    def fill() -> int:
+        for number in range(3 * SIZE // 500):
+            table = both[number % 2]
+            assert table.store(line(number), reply(number, value), 0.0, None, 0, b"") > 0
+        mapping.verify()
+        return mapping.used
+
+    def taken() -> int:
+        return os.fstat(mapping.attach()._file).st_blocks * 512  # type: ignore[attr-defined]
+
+    before, memory = fill(), taken()
+    assert mapping.resize(SIZE // 2)
+    assert mapping.limit == SIZE // 2
+    while mapping.settle():
+        mapping.verify()
+    assert not mapping.over
+    assert memory - taken() >= SIZE // 2
+    assert mapping.used < before - SIZE // 2 + 4 * segment
+    small = fill()
+    assert small < before - SIZE // 2 + 4 * segment
+    assert not mapping.resize(SIZE + 1)
+    assert not mapping.resize(segment)
+    assert mapping.resize(SIZE)
+    assert taken() == memory
+    assert fill() > before - 3 * segment
