@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 __all__ = [
     "MEGABYTE",
+    "Automatic",
     "Choice",
     "addresses",
     "ascii_number",
@@ -71,12 +72,16 @@ def integer(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
+class Automatic(int):
+    """A number of which there may be less, where so many are impossible."""
+
+
 def threads(text: str) -> int:
     """Parse the number of worker processes; ``auto`` is that of the cores the process may use."""
     if text == "auto":
         from memlite.core.machine import usable_cores  # rarely needed
 
-        return min(usable_cores(), _MOST_THREADS)
+        return Automatic(min(usable_cores(), _MOST_THREADS))
     if not text.strip().lstrip("+-").isdecimal():
         raise ValueError(f"must be a whole number or auto, not {text!r}")
     return integer(1, _MOST_THREADS)(text)

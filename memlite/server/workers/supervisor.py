@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from memlite.config import MEGABYTE, Config
+from memlite.config.parsers import Automatic
 from memlite.core import signals
 from memlite.core.errors import ConfigError, StartError
 from memlite.core.machine import free_memory
@@ -64,7 +65,22 @@ def workers_of(config: Config) -> int:
     if alone:
         _log.warning("-t: one worker serves; %s", alone)
         return 1
-    return config.threads
+    return _as_many_as_fit(config) if isinstance(config.threads, Automatic) else config.threads
+
+
+def _as_many_as_fit(config: Config) -> int:
+    """Return how many workers ``-t auto`` has: one, if their memory cannot be allocated."""
+    from memlite.memory.shared.layout import Layout
+
+    limit, free = config.memory_limit * MEGABYTE, free_memory()
+    if free is not None and limit > free:
+        _log.warning("-t: one worker serves; -m is more than the memory that is free")
+        return 1
+    for count in range(config.threads, 1, -1):
+        with contextlib.suppress(ConfigError):
+            Layout.of(limit, config.max_item_size, count)
+            return count
+    return 1
 
 
 def make_mapping(config: Config, workers: int, now: float) -> "Mapping":

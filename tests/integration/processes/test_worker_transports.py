@@ -5,10 +5,14 @@ import shutil
 import signal
 import socket
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from memlite.config import load
+from memlite.config.parsers import Automatic
+from memlite.server.workers.supervisor import workers_of
 from tests.support.certificates import Authority, client_context, common_name
 from tests.support.program import run_forked
 from tests.support.servers import RunningServer, Wire, running
@@ -136,6 +140,23 @@ def test_more_memory_than_there_is_is_an_error_at_start() -> None:
     done = run_forked("-t", "40", "-p", "0", "-m", "8")
     assert done.returncode == 64
     assert "memlite: -t: 40 workers and items of 1048576 bytes (-I) need at least -m" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "least", "most"),
+    [
+        ((), 2, 64),
+        (("-m", "1048576"), 1, 1),  # a terabyte
+        (("-I", "8m", "-m", "40"), 1, 1),
+        (("-I", "8m", "-m", "48"), 1, 2),
+    ],
+)
+def test_auto_is_no_more_than_there_is_memory_for(
+    arguments: tuple[str, ...], least: int, most: int
+) -> None:
+    settings = load(["-t", "auto", *arguments], {}).config
+    settings = replace(settings, threads=Automatic(64))
+    assert least <= workers_of(settings) <= most
 
 
 def test_auto_is_a_worker_for_each_core() -> None:
