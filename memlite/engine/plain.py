@@ -348,13 +348,14 @@ class PlainEngine(MetaEngine):
         if not state:
             return None
         wire = item.wire
-        size = len(wire) - wire.index(b"\n") - 1 - _AFTER_VALUE + len(before) + len(after)
+        begin = wire.index(b"\n") + 1
+        size = len(wire) - begin - _AFTER_VALUE + len(before) + len(after)
         if size > self.safe_size and (
             item_total(len(key), item.flags, size, cas=self.cas_enabled) > self._item_size
         ):
             return None
         self.counters.cmd_set += 1
-        return self._rewrite(key, item, extended(wire, before, after, size), state)
+        return self._rewrite(key, item, extended(wire, begin, before, after), state)
 
     def _store_nothing(self, key: bytes) -> Outcome:
         self.counters.cmd_set += 1

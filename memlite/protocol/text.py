@@ -29,6 +29,7 @@ _LF: Final = 10
 _G: Final = b"g"[0]
 _E: Final = b"e"[0]
 _S: Final = b"s"[0]
+_SPACE: Final = b" "[0]
 # Everything that begins with "set " sorts between these two; comparing costs half as much as
 # `startswith`.
 _SET_PREFIX: Final = b"set "
@@ -179,9 +180,11 @@ class TextParser:
         keeps = self._keeps
         shortcuts = handler.shortcuts
         commands = self._commands_per_turn
+        refused = -1  # the position of a command without a shortcut
         newline = data.find(b"\n", position)
         if shortcuts and 0 <= newline < length - 1:
             served, position = self._run(data, position, newline, handler)
+            refused = position
             if position >= length:
                 return False
             if served:
@@ -209,7 +212,7 @@ class TextParser:
                 stop = newline - 1 if data[newline - 1] == _CR else newline
                 whole = position - start >= _SHORTEST_LINE
                 words = data[start:stop].split(b" ", 2) if whole else [b""]
-                shortcut = shortcuts.get(words[0])
+                shortcut = shortcuts.get(words[0]) if start != refused else None
                 end = 0 if shortcut is None else shortcut(handler, words, data, position)
                 if end:
                     position = end
@@ -217,7 +220,7 @@ class TextParser:
                     try:
                         if not whole:
                             raise _MalformedError(replies.BAD_FORMAT)
-                        if len(words) > 2:
+                        if len(words) > 2 and _SPACE in words[2]:
                             words[2:] = words[2].split(b" ")
                         entry = _PARSED_BY.get(words[0])
                         if entry is None:
@@ -267,12 +270,19 @@ class TextParser:
             newline = data.find(b"\n", position)
         length = len(data)
         while newline >= 0 and served < at_most and data[newline - 1] == _CR:
-            words = data[position : newline - 1].split(b" ", 2)
-            shortcut = shortcuts.get(words[0])
-            end = 0 if shortcut is None else shortcut(handler, words, data, newline + 1)
-            if not end:
-                break
-            position = end
+            if (
+                data[position] == _G
+                and data[position + 1] == _E
+                and handler.hit(data[position : newline + 1])
+            ):
+                position = newline + 1
+            else:
+                words = data[position : newline - 1].split(b" ", 2)
+                shortcut = shortcuts.get(words[0])
+                end = 0 if shortcut is None else shortcut(handler, words, data, newline + 1)
+                if not end:
+                    break
+                position = end
             served += 1
             if position >= length:
                 break

@@ -30,6 +30,7 @@ __all__ = ["SHORTCUTS", "ShortBinaryCommands", "failure_of"]
 _NEVER_MATCHES: Final = 2**64 - 1  # a cas unique that no item has
 _KEY_AT: Final = len(b"VALUE ")
 _SPACE: Final = b" "[0]
+_LF: Final = 10
 _AFTER_VALUE: Final = len(b"\r\n") + END
 _NOT_FOUND: Final = int(Status.NOT_FOUND)
 _NOT_FOUND_TEXT: Final = b"Not found"
@@ -151,8 +152,8 @@ class ShortBinaryCommands(CommandSet):
             cas
             or len(extras) != len(_NO_FLAGS)
             or len(value) > engine.safe_size
-            or b" " in key
-            or b"\n" in key
+            or _SPACE in key  # a number: looking for bytes among bytes takes ten times as long
+            or _LF in key
         ):
             return False
         flags, exptime = (0, 0) if extras == _NO_FLAGS else _flags_and_exptime(extras)

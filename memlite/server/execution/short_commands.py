@@ -35,6 +35,7 @@ _NOT_STORED_LINE: Final = replies.NOT_STORED
 _QUIET: Final = b"q"
 _KEY: Final = b"k"
 _G: Final = b"g"[0]
+_SPACE: Final = b" "[0]
 _CR: Final = 13
 _LF: Final = 10
 # Numbers of more digits may exceed 64 bits.
@@ -76,27 +77,14 @@ class ShortCommands(MetaCommands):
             served += 1
         return served
 
-    def short_get(self, words: list[bytes], data: bytes, position: int) -> int:
-        """``get <key>``."""
-        if len(words) != 2:
-            return 0
-        key = words[1]
-        item = self._engine.fetch_plain(key)
-        if item is not None:
-            self.out.append(item.wire)
-        elif self._engine.is_miss(b"get %b\r\n" % key):
-            self.out.append(b"END\r\n")
-        else:
-            return 0
-        return position
-
     def short_gat(self, words: list[bytes], data: bytes, position: int) -> int:
         """``gat <exptime> <key>``."""
         if len(words) != 3:
             return 0
         _, digits, key = words
         exptime = small_number(digits)
-        if exptime is None or b" " in key or not 0 < len(key) <= LONGEST_KEY:
+        # To look for a number among bytes takes a tenth of the time of looking for bytes.
+        if exptime is None or _SPACE in key or not 0 < len(key) <= LONGEST_KEY:
             return 0
         engine = self._engine
         item = engine.retime_plain(key, exptime) or engine.fetch_and_touch(key, exptime)
@@ -399,7 +387,6 @@ class ShortCommands(MetaCommands):
 
 SHORTCUTS: Final[Shortcuts] = {
     SEVERAL_GETS: ShortCommands.short_lines,
-    b"get": ShortCommands.short_get,
     b"set": ShortCommands.short_set,
     b"gat": ShortCommands.short_gat,
     b"gets": ShortCommands.short_gets,

@@ -87,7 +87,7 @@ class TextCommands(ShortCommands):
             or line[3] != _SPACE
             or line[-2] != _CR
             or line[-3] == _SPACE
-            or b"  " in line
+            or line.find(b"  ") >= 0
         ):
             return False
         lines = line.replace(b" ", b"\r\nget ").splitlines(keepends=True)
