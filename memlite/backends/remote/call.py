@@ -5,7 +5,7 @@ import random
 from collections import deque
 from collections.abc import Coroutine
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from memlite.core.errors import StorageError
 
@@ -75,10 +75,24 @@ class Call:
         return StorageError(f"{self._store}: {text}{doubt}")
 
 
+class Waiter(Protocol):
+    """What waits for a turn: a future, or something that is told of it without a task."""
+
+    def done(self) -> bool:
+        """Return whether it does not wait any more."""
+
+    def set_result(self, turn: None, /) -> None:
+        """Take the turn, which must be given back."""
+
+    def set_exception(self, error: TimeoutError, /) -> None:
+        """Go without a turn, as the time is over."""
+
+
 class Turns:
     """Lets a number of requests be in progress at once; others wait until their time is over.
 
     A turn that is given back goes to whoever has waited longest, so none is free while some wait.
+    All that wait share a timer, so who waits too long may notice 20 ms late.
 
     Args:
         at_once: the number.
@@ -90,7 +104,8 @@ class Turns:
     def __init__(self, at_once: int) -> None:
         self.taken = 0
         self._at_once = at_once
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[tuple[Waiter, float]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
 
     def take_free(self) -> bool:
         """Take a turn, which must be given back, if there is a free one; return whether."""
@@ -109,25 +124,40 @@ class Turns:
             self.taken += 1
             return
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        self.line_up(turn, call.due)
         try:
-            async with asyncio.timeout(call.due - monotonic()):
-                await turn
-        except BaseException as error:
-            if turn.done() and not turn.cancelled():  # it came too late
+            await turn
+        except TimeoutError:
+            raise call.error("too many requests wait for a turn") from None
+        except BaseException:
+            if turn.done() and not (turn.cancelled() or turn.exception()):  # it came too late
                 self.give_back()
-            if isinstance(error, TimeoutError):
-                raise call.error("too many requests wait for a turn") from None
             raise
+
+    def line_up(self, waiter: Waiter, due: float) -> None:
+        """Have something wait for a turn, until `due` in seconds of the monotonic clock."""
+        self._waiting.append((waiter, due))
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(_RESOLUTION, self._look, loop)
 
     def give_back(self) -> None:
         """Let another request have the turn."""
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            waiter, _ = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 return
         self.taken -= 1
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = monotonic()
+        overdue = [waiter for waiter, due in self._waiting if due <= now and not waiter.done()]
+        if overdue:
+            self._waiting = deque(one for one in self._waiting if one[1] > now)
+            for waiter in overdue:
+                waiter.set_exception(TimeoutError())
+        self._timer = loop.call_later(_RESOLUTION, self._look, loop) if self._waiting else None
 
 
 class TimeLimits:

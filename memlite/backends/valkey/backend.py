@@ -198,10 +198,8 @@ class ValkeyBackend(Backend):
     get_cached = get
 
     def begin_get(self, key: bytes, reader: Reader) -> bool:
-        """Begin to read the record of `key`, if that need not wait for its turn."""
-        name = self._items.name_of(key)
-        begun = BegunRead(self._items, self._commands, key, reader)
-        return self._commands.begin_read(begun, name, "GET", name)
+        """Begin to read the record of `key`, if its server is available."""
+        return BegunRead(self._items, self._commands, key, reader).begin()
 
     async def get_many(self, keys: Sequence[bytes]) -> list[Record | None]:
         """Return the records of `keys`; those on one server are read in one round trip."""

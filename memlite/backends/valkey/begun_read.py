@@ -3,12 +3,14 @@
 A task that waits for a future takes as much processor time as all the rest of a read.
 """
 
+import asyncio
 from time import perf_counter_ns
 
 from memlite.backends.base import Reader
 from memlite.backends.valkey.commands import Commands
 from memlite.backends.valkey.exchange import Reply
 from memlite.backends.valkey.items import Items
+from memlite.backends.valkey.node import Node, NotSentError
 from memlite.core.errors import StorageError
 
 __all__ = ["BegunRead"]
@@ -26,16 +28,46 @@ class BegunRead:
         reader: is told of the outcome.
     """
 
-    __slots__ = ("_began", "_call", "_commands", "_done", "_items", "_key", "_reader")
+    __slots__ = ("_began", "_call", "_commands", "_done", "_items", "_key", "_name", "_reader")
 
     def __init__(self, items: Items, commands: Commands, key: bytes, reader: Reader) -> None:
         self._items = items
         self._commands = commands
         self._key = key
+        self._name = items.name_of(key)
         self._reader = reader
         self._call = commands.call()
         self._began = perf_counter_ns() if commands.record is not None else 0
         self._done = False
+
+    def begin(self) -> bool:
+        """Send the command, now or when it has its turn; return whether it will be."""
+        node = self._commands.node_for(self._name)
+        if node is None:
+            return False
+        turns = self._commands.turns
+        if turns.take_free():
+            self._send(node)
+        else:
+            turns.line_up(_Turn(self), self._call.due)
+        return True
+
+    def _send(self, node: Node) -> None:
+        self._commands.counts["commands"] += 1
+        node.send_for(self, ("GET", self._name))
+
+    def send(self) -> None:
+        """Send the command, as it has its turn."""
+        node = self._commands.node_for(self._name)
+        if node is None:
+            self.set_exception(NotSentError("unavailable"))
+        else:
+            self._send(node)
+
+    def give_up(self) -> None:
+        """Leave the rest to others, as the time is over and there was no turn."""
+        self._done = True
+        self._leave(None)
 
     def done(self) -> bool:
         """Return whether it has taken a reply, or the reason why there is none."""
@@ -65,5 +97,30 @@ class BegunRead:
         if self._began and self._commands.record is not None:
             self._commands.record("get", outcome, perf_counter_ns() - self._began)
 
-    def _leave(self, begun: Reply) -> None:
+    def _leave(self, begun: Reply | None) -> None:
         self._reader.unfinished(self._items.read(self._call, self._key, begun))
+
+
+class _Turn:
+    """Waits for the turn of a read; see `memlite.backends.remote.call.Waiter`.
+
+    Args:
+        read: the read.
+    """
+
+    __slots__ = ("_read",)
+
+    def __init__(self, read: BegunRead) -> None:
+        self._read = read
+
+    def done(self) -> bool:
+        """Return False: nobody else ends the waiting."""
+        return False
+
+    def set_result(self, turn: None, /) -> None:
+        """Send the command soon: at once, a series of those that fail would nest."""
+        asyncio.get_running_loop().call_soon(self._read.send)
+
+    def set_exception(self, error: TimeoutError, /) -> None:
+        """Have the client told of it."""
+        self._read.give_up()

@@ -21,7 +21,7 @@ from redis.exceptions import OutOfMemoryError as StoreFullError
 
 from memlite.backends.remote.call import Call, Turns
 from memlite.backends.valkey.exchange import Arguments, Reply
-from memlite.backends.valkey.node import LostError, Node, NotSentError, Promise
+from memlite.backends.valkey.node import LostError, Node, NotSentError
 from memlite.backends.valkey.scripts import Script
 from memlite.backends.valkey.topology import Topology
 from memlite.core.errors import OutOfMemoryError, StorageError, UnconfirmedError
@@ -183,23 +183,10 @@ class Commands:
             return _resolved(LOST)
         return node.send(arguments)
 
-    def begin_read(self, promise: Promise, name: bytes, *arguments: bytes | str | int) -> bool:
-        """Send a command that changes nothing, if it need not wait for its turn.
-
-        Args:
-            promise: takes the reply, and then gives the turn back.
-            name: the key that decides where it is sent.
-            arguments: the command, the key among them.
-
-        Returns:
-            Whether it was sent.
-        """
+    def node_for(self, name: bytes) -> Node | None:
+        """Return the server that has a key; None if there is none, or none that is available."""
         node = self._topology.node_of(name)
-        if node is None or node.breaker.is_open or not self.turns.take_free():
-            return False
-        self.counts["commands"] += 1
-        node.send_for(promise, arguments)
-        return True
+        return None if node is None or node.breaker.is_open else node
 
     async def _attempt(
         self,

@@ -54,6 +54,42 @@ def test_clients_get_errors_in_bounded_time_while_the_store_is_paused_or_dead():
             assert server.process.poll() is None
 
 
+@pytest.mark.slow
+def test_gets_of_pipelines_wait_for_their_turn_in_bounded_time():
+    """There are turns for two commands, and many more gets; replies stay in order."""
+    count = 300
+    gets = b"".join(b"get k%d\r\n" % number for number in range(count))
+    with store() as one:
+        url = f"valkey://127.0.0.1:{one.port}/p?concurrency=2&timeout=0.3&deadline=0.6"
+        with running("memlite", "--backend", url) as server, contextlib.ExitStack() as stack:
+            wires = [stack.enter_context(server.connect(BOUND)) for _ in range(4)]
+            for number in range(count):
+                wires[0].send(b"set k%d 0 0 3\r\n%03d\r\n" % (number, number))
+                assert wires[0].line() == b"STORED\r\n"
+
+            def errors():
+                """Return how many gets fail; the others have their values."""
+                found = 0
+                for wire in wires:
+                    wire.send(gets)
+                for wire in wires:
+                    for number in range(count):
+                        line = wire.line()
+                        if line.startswith(b"SERVER_ERROR store: "):
+                            found += 1
+                            continue
+                        assert line == b"VALUE k%d 0 3\r\n" % number
+                        assert (wire.line(), wire.line()) == (b"%03d\r\n" % number, b"END\r\n")
+                return found
+
+            assert wait_until(lambda: errors() == 0)
+            one.pause()
+            assert errors() > 0
+            one.resume()
+            assert wait_until(lambda: errors() == 0)
+            assert server.stats("backend")["in_flight"] == "0"
+
+
 class Cut:
     """A proxy that passes requests on, and can keep back one reply and cut the connection."""
 

@@ -1,6 +1,7 @@
 """Turns: how many requests may be in progress at once."""
 
 import asyncio
+from time import monotonic
 
 import pytest
 
@@ -67,6 +68,54 @@ async def test_a_turn_is_not_lost_with_who_waits_for_it(handed_over):
     if not handed_over:
         turns.give_back()
     await other
+    assert turns.taken == 1
+    turns.give_back()
+    assert turns.taken == 0
+
+
+async def test_who_is_cancelled_when_the_time_is_over_gives_nothing_back():
+    turns = Turns(1)
+    assert turns.take_free()
+    waiting = asyncio.ensure_future(turns.take(Call(0.01, "store")))
+    await asyncio.sleep(0)
+    (waiter, _) = turns._waiting[0]
+    while not waiter.done():  # noqa: ASYNC110 - it tells nobody
+        await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert turns.taken == 1
+
+
+class Waiter:
+    """Notes what it is told."""
+
+    def __init__(self, name, told):
+        self.name = name
+        self.told = told
+
+    def done(self):
+        return False
+
+    def set_result(self, turn):
+        self.told.append((self.name, True))
+
+    def set_exception(self, error):
+        assert isinstance(error, TimeoutError)
+        self.told.append((self.name, False))
+
+
+async def test_what_waits_need_not_be_a_task():
+    turns, told = Turns(1), []
+    assert turns.take_free()
+    now = monotonic()
+    for name, seconds in (("a", LONG), ("b", 0.01), ("c", LONG)):
+        turns.line_up(Waiter(name, told), now + seconds)
+    turns.give_back()
+    assert told == [("a", True)]
+    while len(told) < 2:  # noqa: ASYNC110 - likewise
+        await asyncio.sleep(0)
+    turns.give_back()
+    assert told == [("a", True), ("b", False), ("c", True)]
     assert turns.taken == 1
     turns.give_back()
     assert turns.taken == 0
