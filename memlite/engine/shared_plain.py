@@ -234,8 +234,9 @@ class PlainSharedEngine(SharedEngine):
             if stored is None:
                 break
             wire, expires, unique, *_ = stored
-            size = len(wire) - wire.index(b"\n") - 1 - _AFTER_VALUE + len(before) + len(after)
-            item = FullItem(extended(wire, before, after, size), 0, expires)
+            begin = wire.index(b"\n") + 1
+            size = len(wire) - begin - _AFTER_VALUE + len(before) + len(after)
+            item = FullItem(extended(wire, begin, before, after), 0, expires)
             if size > self.safe_size and (
                 item_total(len(key), item.flags, size, cas=self.cas_enabled) > self._item_size
             ):
