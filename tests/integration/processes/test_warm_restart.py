@@ -84,9 +84,18 @@ def test_two_servers_of_one_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [("--backend", "file:///nowhere/x.json"), ("--near-cache", "1m")]
+    ("options", "why"),
+    [
+        (
+            ("--backend", "file:///nowhere/x.json"),
+            "only memory://, gs:// and valkey:// have several",
+        ),
+        (("--near-cache", "1m"), "a near cache is shared in front of gs:// and valkey:// only"),
+        (("--backend", "valkey://127.0.0.1:1/p"), "the store has the items"),
+        (("-U", "-1"), "datagrams are served by one process (-U)"),
+    ],
 )
-def test_settings_that_cannot_be_kept(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_settings_that_cannot_be_kept(tmp_path: Path, options: tuple[str, ...], why: str) -> None:
     done = run_forked("-p", "0", "-e", str(tmp_path / "items"), "-m", "16", *options)
     assert done.returncode == 64
-    assert "-e: keeps what workers share; only memory:// alone can be shared" in done.stderr
+    assert f"-e: keeps what workers share; {why}" in done.stderr
