@@ -18,6 +18,7 @@ taken in this order: that of the log, then those of regions, one at a time. */
 #include <string.h>
 #include <time.h>
 
+#define VERSION 3  /* of the layout */
 #define REGIONS 256
 #define EMPTY 0u
 #define GONE 1u  /* a slot whose item was removed, and which others are found behind */
@@ -924,8 +925,8 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *words) {
     if (PyObject_GetBuffer(memory, &t->buffer, PyBUF_WRITABLE)) { Py_DECREF(t); return NULL; }
     t->base = t->buffer.buf;
     Header *h = t->header = (Header *)t->base;
-    if ((uint64_t)t->buffer.len < 4096 || memcmp(h->magic, "memlite", 8) || h->regions != REGIONS
-        || h->size != (uint64_t)t->buffer.len) {
+    if ((uint64_t)t->buffer.len < 4096 || memcmp(h->magic, "memlite", 8) || h->version != VERSION
+        || h->regions != REGIONS || h->size != (uint64_t)t->buffer.len) {
         PyErr_SetString(PyExc_ValueError, "not a table of this layout");
         Py_DECREF(t);
         return NULL;
@@ -980,8 +981,8 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "The share
 PyMODINIT_FUNC PyInit__native(void) {
     PyObject *m = PyType_Ready(&type) ? NULL : PyModule_Create(&module);
     if (!m) return NULL;
-    PyObject *names = Py_BuildValue("[s]", "Table");
-    if (!names || PyModule_AddObjectRef(m, "__all__", names)
+    PyObject *names = Py_BuildValue("[ss]", "VERSION", "Table");
+    if (!names || PyModule_AddObjectRef(m, "__all__", names) || PyModule_AddIntMacro(m, VERSION)
         || PyModule_AddObjectRef(m, "Table", (PyObject *)&type)) {
         Py_XDECREF(names);
         Py_DECREF(m);

@@ -1,7 +1,9 @@
 import mmap
-from typing import Self
+from typing import Final, Self
 
-__all__ = ["Table"]
+__all__ = ["VERSION", "Table"]
+
+VERSION: Final = 3
 
 class Table:
     second: int

@@ -63,6 +63,7 @@ __all__ = [
 
 MAGIC: Final = b"memlite\0"
 VERSION: Final = 3
+"""`_native.c` has the same: a module that was compiled for another is not used."""
 REGIONS: Final = 256
 EMPTY: Final = 0
 GONE: Final = 1

@@ -1,6 +1,8 @@
 """The mapping of a shared table: made once, before the processes that share it are forked."""
 
+import functools
 import importlib
+import logging
 import mmap
 import os
 import time
@@ -21,12 +23,15 @@ from memlite.memory.shared.layout import (
     REGIONS,
     SEGMENT_HEADER,
     UNNAMED,
+    VERSION,
     Layout,
     record_size,
 )
 from memlite.memory.shared.pure import PureTable, Stored
 
 __all__ = ["Mapping", "Twin", "native"]
+
+_log = logging.getLogger(__name__)
 
 _REGION: Final = 128 // 8
 _PARKED: Final = PARKED_AT // 8
@@ -74,12 +79,20 @@ class Twin(Protocol):
     def unpark(self, number: int, /) -> None: ...  # noqa: D102
 
 
+@functools.cache
 def native() -> Any:
-    """Return the module of the table in C, None if it was not compiled."""
+    """Return the module of the table in C, None if it was not compiled, or for another layout."""
     try:
-        return importlib.import_module("memlite.memory.shared._native")
+        module = importlib.import_module("memlite.memory.shared._native")
     except ImportError:
         return None
+    if getattr(module, "VERSION", None) != VERSION:
+        _log.warning(
+            "%s was compiled for another layout and is not used: compile it again, or remove it",
+            module.__file__,
+        )
+        return None
+    return module
 
 
 class Mapping:

@@ -1,0 +1,47 @@
+"""A table in C that was compiled for another layout is not used."""
+
+import logging
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from memlite.core.errors import StartError
+from memlite.memory.shared import Mapping, native
+from memlite.memory.shared.layout import VERSION
+from memlite.memory.shared.pure import PureTable
+
+NAME = "memlite.memory.shared._native"
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """Yield a module that is there in place of the table in C."""
+    module = ModuleType(NAME)
+    module.__file__ = "/there/_native.so"
+    monkeypatch.setitem(sys.modules, NAME, module)
+    native.cache_clear()
+    yield module
+    native.cache_clear()
+
+
+@pytest.mark.parametrize("version", [None, VERSION - 1, VERSION + 1])
+def test_the_table_in_python_serves_after_one_warning(
+    module: ModuleType, version: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    if version is not None:
+        vars(module)["VERSION"] = version
+    with caplog.at_level(logging.WARNING):
+        assert native() is None
+        assert isinstance(Mapping(1 << 20, 1024, 1).table, PureTable)
+        with pytest.raises(StartError, match="not compiled"):
+            Mapping(1 << 20, 1024, 1, compiled=True)
+    (record,) = caplog.records
+    assert "/there/_native.so was compiled for another layout" in record.getMessage()
+
+
+def test_one_of_this_layout_is_used(module: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
+    vars(module)["VERSION"] = VERSION
+    assert native() is module
+    assert not caplog.records
