@@ -30,6 +30,7 @@ taken in this order: that of the log, then those of regions, one at a time. */
 #define ANY UINT64_MAX
 #define NEVER UINT64_MAX
 #define COUNTERS 16
+#define LATEST 0x1p64  /* no expiry is later */
 #define NOBODY UINT32_MAX  /* owns the segment that the main queue is filled into */
 
 enum { FREE, OPEN, SEALED, EVICTING, PARKED };
@@ -811,7 +812,8 @@ static int64_t mark(Table *t) {
         if (at < h->segments_at || at - h->segments_at >= (uint64_t)h->segments * h->segment_size) return -1;
         Segment *s = segment_of(t, word);
         Record *r = record_at(t, word);
-        if ((uint64_t)((char *)(r + 1) - segment_base(t, s)) > peek(s->used) || peek(r->kind) & LIVE) return -1;
+        if ((uint64_t)((char *)(r + 1) - segment_base(t, s)) > peek(s->used)) return -1;
+        if (peek(r->kind) & (LIVE | DEAD)) return -1;
         note(r->kind, peek(r->kind) | LIVE);
         r->hash = peek(t->states[i]);
         marked++;
@@ -879,8 +881,9 @@ static PyObject *recover(Table *t, PyObject *const *a, Py_ssize_t count) {
             if (!whole(r)) goto damaged;
             double expires = as_double(peek(r->expires));
             wrong = "an expiry is no time";
-            if (!(expires >= 0)) goto damaged;
-            if (r->unique / REGIONS > serial) serial = r->unique / REGIONS;
+            if (!(expires >= 0 && expires <= LATEST)) goto damaged;
+            wrong = "a cas unique was never given";
+            if (r->unique / REGIONS > serial) goto damaged;
             if (expires) note(r->expires, as_bits(expires + shift));
             if (peek(s->epoch) != peek(h->epoch) || (expires && expires + shift <= time)) continue;
             wrong = "two records have one key";

@@ -15,6 +15,7 @@ from memlite.memory.shared.layout import (
     KEPT,
     KEPT_AT,
     MAGIC,
+    PARKED_AT,
     REGIONS,
     SEGMENT_HEADER,
     VERSION,
@@ -184,5 +185,6 @@ def _checksum(memory: mmap.mmap, layout: Layout) -> int:
     regions_end = layout.regions_at + _REGION_SIZE * (REGIONS + 1)
     headers_end = layout.headers_at + SEGMENT_HEADER * layout.segments
     total = zlib.crc32(memory[: KEPT_AT + _SUMMED])
+    total = zlib.crc32(memory[PARKED_AT : layout.regions_at], total)
     total = zlib.crc32(memory[layout.regions_at : regions_end], total)
     return zlib.crc32(memory[layout.headers_at : headers_end], total)

@@ -42,6 +42,8 @@ _MOST: Final = 0xFFFFFFFF >> STATE_BITS
 _FLAGS: Final = (1 << STATE_BITS) - 1
 _META_SIZE: Final = 9
 _LONGEST_KEY: Final = 250
+_LATEST: Final = 2.0**64
+"""No expiry is later."""
 _NUMBERS: Final = re.compile(rb" ([0-9]{1,10}) ([0-9]{1,10})\r\n")
 _END: Final = b"\r\nEND\r\n"
 
@@ -120,7 +122,7 @@ class _Recovery:
             number, offset = divmod(place - layout.segments_at, layout.segment_size)
             _check(0 <= number < layout.segments, wrong)
             _check(offset + RECORD_SIZE <= narrow[_NARROW * number + 8], wrong)
-            _check(not memory[place + RECORD_SIZE - 1] & LIVE, wrong)
+            _check(not memory[place + RECORD_SIZE - 1] & (LIVE | DEAD), wrong)
             memory[place + RECORD_SIZE - 1] |= LIVE
             hashes[place // 4 + 1] = self._states[slot]
             marked += 1
@@ -168,8 +170,8 @@ class _Recovery:
         length, state, unique, expires, _, extra, size, kind = record
         kind &= ~(LIVE | DEAD)
         key = _key_of(self._memory, place + RECORD_SIZE, length, extra, size, kind)
-        _check(expires >= 0, "an expiry is no time")
-        self._serial = max(self._serial, unique // REGIONS)
+        _check(0 <= expires <= _LATEST, "an expiry is no time")
+        _check(unique // REGIONS <= self._serial, "a cas unique was never given")
         if expires:
             expires += self._shift
             self._view[place + 16 : place + 24].cast("d")[0] = expires

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import json
+import math
 import os
 import random
 import struct
@@ -17,7 +18,7 @@ import pytest
 from memlite.core.errors import StartError
 from memlite.memory.item import wire_form
 from memlite.memory.shared import Mapping, MemoryFile, native
-from memlite.memory.shared.layout import KEPT_AT, META, REGIONS, UNNAMED
+from memlite.memory.shared.layout import DEAD, KEPT_AT, META, PARKED_AT, REGIONS, UNNAMED
 
 SIZE = 1 << 20
 ITEM = 16 * 1024
@@ -193,6 +194,14 @@ def _lengthen_a_record(content: bytearray, mapping: Mapping) -> None:
     struct.pack_into("<I", content, at, 1 << 20)
 
 
+def _change(offset: int, value: bytes) -> Callable[[bytearray, Mapping], None]:
+    def change(content: bytearray, mapping: Mapping) -> None:
+        at = content.index(b"VALUE key-1 ") - 32 + offset
+        content[at : at + len(value)] = value
+
+    return change
+
+
 def _change_a_size(content: bytearray, mapping: Mapping) -> None:
     at = content.index(b"VALUE key-1 0 ") + len(b"VALUE key-1 0 ")
     content[at : at + 1] = b"7"
@@ -227,6 +236,10 @@ def _slots_point(where: int) -> Callable[[bytearray, Mapping], None]:
         pytest.param(_spoil(128, b"\5"), "its header is damaged", id="epoch"),
         pytest.param(_spoil(4096 + 64, b"\5"), "its header is damaged", id="region"),
         pytest.param(_spoil(64, b"\5"), "its header is damaged", id="places"),
+        pytest.param(_spoil(PARKED_AT + 8, b"\5"), "its header is damaged", id="parked"),
+        pytest.param(_change(8, b"\xff" * 8), "a cas unique was never given", id="unique"),
+        pytest.param(_change(16, struct.pack("<d", math.inf)), "an expiry is no time", id="expiry"),
+        pytest.param(_change(31, bytes([DEAD])), "a slot points to no record", id="dead"),
         pytest.param(_spoil(8, b"\1"), "another version has made it", id="version"),
         pytest.param(_lengthen_a_record, "a record is longer than its segment", id="length"),
         pytest.param(_change_a_size, "a record is no item", id="size"),
