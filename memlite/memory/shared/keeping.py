@@ -69,8 +69,8 @@ class MemoryFile:
         if not stat.S_ISREG(os.fstat(self.descriptor).st_mode):
             raise StartError(f"-e: {self.path}: not a regular file")
         fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        head = os.pread(self.descriptor, len(MAGIC), 0)
-        if head.strip(b"\0") and head != MAGIC:
+        head = os.pread(self.descriptor, mmap.PAGESIZE, 0)
+        if head.strip(b"\0") and not head.startswith(MAGIC):
             raise StartError(f"-e: {self.path}: not a memory file; name another, or remove it")
 
     @property
