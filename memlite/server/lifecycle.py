@@ -24,6 +24,9 @@ _log = logging.getLogger("memlite")
 
 _DRAIN_SECONDS = 1.0
 _GRACEFUL_SECONDS = 10.0
+# For commands that a store has yet to carry out once their clients are gone: by default, it has as
+# long for each. What then waits for others of its connection is not begun.
+_SETTLE_SECONDS = 5.0
 # Connections accepted in one batch. asyncio accepts up to its backlog before it serves any, and
 # connections over -c stay open for a few iterations; process.raise_file_limit reserves file
 # descriptors for them.
@@ -166,7 +169,7 @@ class Lifecycle:
         try:
             await self._serve(self._stop, ready, stopping, leave)
         finally:
-            await self._scheduler.settle()
+            await self._scheduler.settle(_SETTLE_SECONDS)
             await self._backend.close()
 
     async def _open(self, backend: Backend) -> None:

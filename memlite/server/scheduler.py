@@ -57,7 +57,12 @@ class Scheduler:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def settle(self) -> None:
-        """Wait for all spawned tasks."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+    async def settle(self, seconds: float) -> None:
+        """Wait for all spawned tasks, and those they spawn; after `seconds`, cancel them."""
+        end = self.loop.time() + seconds
+        while self._tasks:
+            left = end - self.loop.time()
+            if left <= 0:
+                for task in self._tasks:
+                    task.cancel()
+            await asyncio.wait(self._tasks, timeout=max(left, 0) or None)

@@ -391,7 +391,7 @@ class PipelinedExecutor:
         try:
             for other in before:
                 await other.wait()
-            reply = None
+            reply = _NOTHING if before and self._nobody_reads(request) else None
             if attempt is not None:
                 try:
                     reply = await engine.finish(attempt)
@@ -407,6 +407,11 @@ class PipelinedExecutor:
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - see `_attempt`
             reply = self._refusal(request, error)
         self._finish(request, reply)
+
+    def _nobody_reads(self, request: _Request) -> bool:
+        """Return whether a command changes nothing, and its client has gone."""
+        access = request.access
+        return self._sink is None and access.reads and not access.conditional
 
     async def _when_it_fits(self, request: _Request, size: int) -> _Reply:
         """Read again, as often as necessary, once there is room for a reply of that size."""
@@ -511,12 +516,13 @@ class PipelinedExecutor:
         """Count a failed command, and return its reply."""
         command, arguments = request.command, request.arguments
         if not isinstance(error, CommandError):
-            _log.error(
-                "%s failed",
-                command.name,
-                exc_info=error,
-                extra=failure("command_failed", command=command.name),
-            )
+            if not (self._sink is None and isinstance(error, asyncio.CancelledError)):  # a stop
+                _log.error(
+                    "%s failed",
+                    command.name,
+                    exc_info=error,
+                    extra=failure("command_failed", command=command.name),
+                )
             error = StorageError("internal error")
         counters = self._engine.counters
         if isinstance(error, StorageError):

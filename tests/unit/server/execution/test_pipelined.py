@@ -17,6 +17,7 @@ from memlite.config import Config, ExtendedOptions
 from memlite.core.errors import StorageError, VersionConflict
 from memlite.core.version import SERVER_VERSION
 from memlite.protocol.replies import error_line
+from memlite.server import lifecycle
 from memlite.server.connections.connection import Connection
 from memlite.server.connections.listeners import listen_tcp
 from memlite.server.execution.pipelined import PipelinedExecutor
@@ -305,6 +306,17 @@ async def test_commands_of_a_client_that_vanishes_are_carried_out(one):
     assert not [thing for thing in gc.get_objects() if type(thing) is Connection]
 
 
+async def test_gets_that_wait_for_others_are_not_begun_once_their_client_has_gone(one):
+    one.backend.gate.clear()
+    one.send(b"get a\r\n" * 3)
+    await one.under_way(1)
+    one.vanish()
+    await one.until(lambda: not one.server.register.connections)
+    one.backend.gate.set()
+    await one.until(lambda: not one.server.scheduler._tasks)
+    assert one.backend.calls["get"] == 1
+
+
 async def test_a_reply_is_not_kept_once_it_is_sent(one):
     await one.backend.store(b"a", b"x" * 10_000)
     one.send(b"get a\r\n")
@@ -334,6 +346,19 @@ async def test_a_stop_waits_for_commands_under_way():
         one.backend.gate.set()
         async with asyncio.timeout(60):
             assert await one.reader.read() == b"STORED\r\n"
+
+
+async def test_a_stop_does_not_wait_for_ever_for_a_store_that_does_not_answer(monkeypatch, caplog):
+    monkeypatch.setattr(lifecycle, "_DRAIN_SECONDS", 0.01)
+    monkeypatch.setattr(lifecycle, "_SETTLE_SECONDS", 0.01)
+    async with serving() as one:
+        one.backend.gate.clear()
+        one.send(b"get a\r\nset a 0 0 1\r\n1\r\nincr a 1\r\nflush_all\r\nget a\r\n")
+        await one.under_way(1)
+        one.server.request_stop()
+        await one.until(lambda: one.backend.closed)
+        assert one.backend.calls.keys() == {"get"}
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def test_a_failing_backend(one):
