@@ -382,12 +382,17 @@ class Node:
 
     def _check_deadline(self) -> None:
         taken, answered = self._taken, self._answered
-        taken.append((self.requests, self._looked + self._interval + self._deadline))
+        now = self._scheduler.loop.time()
+        late = now - self._looked - self._interval
+        if late > self._interval:
+            # The process was stopped. What the node has sent meanwhile may not have been read yet.
+            taken = self._taken = deque((number, overdue + late) for number, overdue in taken)
+        taken.append((self.requests, now + self._deadline))
         while taken and taken[0][0] <= answered:
             taken.popleft()
         if not taken:
             self._timer = None
-        elif taken[0][1] <= self._scheduler.loop.time():
+        elif taken[0][1] <= now:
             self._timer = None
             self.timeouts += 1
             self._leave_link()

@@ -132,7 +132,7 @@ class Timers:
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         self.calls.append((self.now + seconds, function))
-        return cast("Any", self)
+        return cast("asyncio.TimerHandle", self)
 
     def cancel(self) -> None:
         self.calls.clear()
@@ -180,15 +180,37 @@ async def test_no_timer_is_left_when_all_is_answered() -> None:
     assert len(timers.calls) == 1
 
 
-async def test_a_deadline_has_passed_after_the_process_was_stopped() -> None:
+async def test_time_in_which_the_process_was_stopped_counts_against_no_node() -> None:
+    node, _ = served()
+    timers = Timers()
+    node._scheduler.loop = cast("Any", timers)
+    before, after = Outcome(), Outcome()
+    node.send(b"get 1\r\n", before)
+    timers.pass_until(50)
+    timers.now = 1000
+    node.send(b"get 2\r\n", after)  # was read before it is looked whether a deadline has passed
+    timers.pass_until(1000)
+    assert node.timeouts == 0
+    node.replies_received([b"END\r\n"])
+    timers.pass_until(1059)
+    assert node.timeouts == 0
+    timers.pass_until(1066)
+    assert node.timeouts == 1
+    assert before.replies == [b"END\r\n"]
+    assert after.replies == [b"SERVER_ERROR node 127.0.0.1:1: no reply in 60 s\r\n"]
+
+
+async def test_a_deadline_passes_although_the_process_was_stopped() -> None:
     node, _ = served()
     timers = Timers()
     node._scheduler.loop = cast("Any", timers)
     outcome = Outcome()
     node.send(b"get 1\r\n", outcome)
-    timers.pass_until(0)
+    timers.pass_until(50)
     timers.now = 1000
-    timers.pass_until(1000)
+    timers.pass_until(1005)
+    assert node.timeouts == 0
+    timers.pass_until(1020)
     assert node.timeouts == 1
     assert outcome.replies == [b"SERVER_ERROR node 127.0.0.1:1: no reply in 60 s\r\n"]
 
