@@ -16,6 +16,7 @@ taken in this order: that of the log, then those of regions, one at a time. */
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #define VERSION 3  /* of the layout */
@@ -421,7 +422,7 @@ static int free_two(Table *t) {
     return done < 0 ? -1 : 0;
 }
 /* park() -> the number of a segment that now holds nothing, or -1: there are as many as there should be, or
-nothing can be evicted. Its memory can be given back. */
+nothing can be evicted. Its memory is given back before anybody may use it again. */
 static PyObject *park(Table *t, PyObject *none) {
     long found = -1;
     if (peek(t->header->parked) >= peek(t->header->to_park)) return PyLong_FromLong(-1);
@@ -431,6 +432,7 @@ static PyObject *park(Table *t, PyObject *none) {
         if (done < 0) { give(t, t->log); return NULL; }
         Segment *s = done ? next_in(t, FREE) : NULL;
         if (s) {
+            madvise(segment_base(t, s), t->header->segment_size, MADV_REMOVE);
             store(s->state, PARKED);
             note(t->header->parked, peek(t->header->parked) + 1);
             found = s - t->headers;
@@ -956,7 +958,7 @@ static PyMethodDef methods[] = {
     {"flush", (PyCFunction)flush, METH_O, "Make every item absent, now or at a time."},
     {"drop_flushed", (PyCFunction)drop_flushed, METH_O, "Forget an item that was flushed."},
     {"init_locks", (PyCFunction)init_locks, METH_NOARGS, "Once for a mapping."},
-    {"park", (PyCFunction)park, METH_NOARGS, "Free a segment, and use it no more."},
+    {"park", (PyCFunction)park, METH_NOARGS, "Free a segment, give its memory back, and use it no more."},
     {"unpark", (PyCFunction)unpark, METH_O, "Use a segment again."},
     {"recover", (PyCFunction)(void (*)(void))recover, METH_FASTCALL, "Make the index again."},
     {"attach", (PyCFunction)attach, METH_O, "Become the worker of a number."},

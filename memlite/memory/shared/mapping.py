@@ -239,13 +239,7 @@ class Mapping:
 
     def settle(self) -> bool:
         """Give back the memory of a segment, if the limit asks for that; return whether it did."""
-        if not self.over:
-            return False
-        number = self.table.park()
-        if number < 0:
-            return False
-        self._memory.madvise(mmap.MADV_REMOVE, self._at(number), self.layout.segment_size)
-        return True
+        return self.over and self.table.park() >= 0
 
     def _at(self, segment: int) -> int:
         return self.layout.segments_at + segment * self.layout.segment_size

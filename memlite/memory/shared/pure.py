@@ -542,7 +542,7 @@ class PureTable:
         return False
 
     def park(self) -> int:
-        """Free a segment, and use it no more.
+        """Free a segment, give its memory back, and use it no more.
 
         Returns:
             Its number; -1 if as many are parked as should be, or nothing can be evicted.
@@ -557,7 +557,9 @@ class PureTable:
                 return -1
             if not self._free_two():
                 return -1
-            segment = self._next_in(FREE)
+            segment, size = self._next_in(FREE), self._layout.segment_size
+            # Before anybody may use it again.
+            self._memory.madvise(mmap.MADV_REMOVE, self._layout.segments_at + segment * size, size)
             self._narrow[_NARROW * segment + _STATE] = PARKED
             words[parked] += 1
             return segment

@@ -306,3 +306,16 @@ def test_a_lower_limit_gives_memory_back(kind: str) -> None:
     assert mapping.resize(SIZE)
     assert taken() == memory
     assert fill() > before - 3 * segment
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_is_given_back_before_a_segment_may_be_used_again(kind: str) -> None:
+    mapping, both = tables(kind)
+    segment = mapping.layout.segment_size
+    file: int = mapping.attach()._file  # type: ignore[attr-defined]
+    assert mapping.resize(SIZE - segment)
+    before = os.fstat(file).st_blocks * 512
+    assert both[1].park() >= 0  # its process may be stopped now
+    assert before - os.fstat(file).st_blocks * 512 == segment
+    assert mapping.resize(SIZE)
+    assert os.fstat(file).st_blocks * 512 == before
