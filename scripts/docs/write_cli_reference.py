@@ -85,7 +85,7 @@ SIGNALS = """
 
 | | |
 | --- | --- |
-| SIGINT, SIGTERM | stop: pending replies are sent (for at most 1 s), then exit with 0 |
+| SIGINT, SIGTERM | stop: send pending replies (at most 1 s), await the store (5 s), exit with 0 |
 | SIGUSR1 | stop gracefully: commands that have begun to arrive may finish (for at most 10 s) |
 | SIGHUP | reload the users file (`-Y`), certificates and key (`-Z`); connections stay open |
 | a second SIGINT, SIGTERM or SIGUSR1 | stop at once |
