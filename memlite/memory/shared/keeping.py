@@ -6,6 +6,7 @@ import fcntl
 import mmap
 import os
 import stat
+import time
 import zlib
 from typing import Final
 
@@ -24,6 +25,9 @@ from memlite.memory.shared.layout import (
 
 __all__ = ["MemoryFile", "begin", "close", "origin_of", "reopen"]
 
+PATIENCE: float = 3.0
+"""How long to wait for a file that is locked, in seconds."""
+_POLL: Final = 0.02
 _BLOCK: Final = 512
 _REGION_SIZE: Final = 128
 _SUMMED: Final = KEPT.size - 4
@@ -68,7 +72,7 @@ class MemoryFile:
     def _claim(self) -> None:
         if not stat.S_ISREG(os.fstat(self.descriptor).st_mode):
             raise StartError(f"-e: {self.path}: not a regular file")
-        fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(self.descriptor)
         head = os.pread(self.descriptor, mmap.PAGESIZE, 0)
         if head.strip(b"\0") and not head.startswith(MAGIC):
             raise StartError(f"-e: {self.path}: not a memory file; name another, or remove it")
@@ -121,6 +125,24 @@ class MemoryFile:
                 with contextlib.suppress(OSError):
                     os.ftruncate(self.descriptor, 0)
             raise
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file, which workers of a server that was killed may still have.
+
+    Raises:
+        OSError: others keep it.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return
+        time.sleep(_POLL)
 
 
 def begin(memory: memoryview | mmap.mmap, now: float) -> None:

@@ -99,7 +99,7 @@ REGION_FIELDS: Final = 64
 _PAGE: Final = 4096
 # Bytes of memory for each slot. The smallest records take less: if most are small, segments are
 # evicted for their slots.
-_PER_SLOT: Final = 140
+_PER_SLOT: Final = 160
 _SLOT_SIZE: Final = 8 + 4 + 2
 SEGMENT_HEADER: Final = 128
 COUNTERS: Final = 16

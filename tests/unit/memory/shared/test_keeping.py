@@ -17,7 +17,7 @@ import pytest
 
 from memlite.core.errors import StartError
 from memlite.memory.item import wire_form
-from memlite.memory.shared import Mapping, MemoryFile, native
+from memlite.memory.shared import Mapping, MemoryFile, keeping, native
 from memlite.memory.shared.layout import DEAD, KEPT_AT, META, PARKED_AT, REGIONS, UNNAMED
 
 SIZE = 1 << 20
@@ -311,7 +311,8 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
         assert mapping.refused == "it is cut off"
 
 
-def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "PATIENCE", 0.0)
     with pytest.raises(StartError, match=rf"^-e: {tmp_path}: Is a directory$"):
         MemoryFile(str(tmp_path))
     with pytest.raises(StartError, match=r"missing/items: No such file or directory$"):

@@ -185,7 +185,7 @@ def test_without_eviction_a_store_fails_when_all_is_live(kind: str) -> None:
 
     stored = {number for number in range(3000) if put(number)}
     assert mapping.used > SIZE * 0.75
-    assert stored == set(range(len(stored)))
+    assert stored >= set(range(1000))
     for _ in range(20):
         gone = chance.sample(sorted(stored), 40)
         for number in gone:
