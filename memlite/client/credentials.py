@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from memlite.client.login import TextLogin
 from memlite.client.tls import TlsFileError, TlsSettings
 from memlite.core.errors import ConfigError
+from memlite.core.files import read_whole
 
 __all__ = ["password_in", "read_login", "read_tls"]
+
+_FILE_LIMIT: Final = 64 * 1024
 
 
 def read_login(
@@ -55,7 +59,7 @@ def password_in(file: Path) -> bytes:
     Raises:
         OSError: the file cannot be read.
     """
-    return file.read_bytes().partition(b"\n")[0].removesuffix(b"\r")
+    return read_whole(file, _FILE_LIMIT).content.partition(b"\n")[0].removesuffix(b"\r")
 
 
 def read_tls(prefix: str, given: bool, settings: TlsSettings) -> TlsSettings | None:

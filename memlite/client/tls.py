@@ -4,6 +4,7 @@ import ssl
 from dataclasses import dataclass
 
 from memlite.core.errors import ConfigError
+from memlite.core.files import check_regular
 
 __all__ = ["TlsFileError", "TlsSettings"]
 
@@ -49,9 +50,13 @@ class TlsSettings:
         """
         setting, path = "ca_cert", self.ca_cert
         try:
+            if path:
+                check_regular(path)
             context = ssl.create_default_context(cafile=path or None)
             if self.cert:
                 setting, path = "cert", " and ".join(filter(None, (self.cert, self.key)))
+                for file in filter(None, (self.cert, self.key)):
+                    check_regular(file)
                 context.load_cert_chain(self.cert, self.key or None, _refuse_passphrase)
         except _EncryptedKeyError:
             raise TlsFileError(setting, path, "the key is encrypted") from None

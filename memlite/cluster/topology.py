@@ -10,6 +10,7 @@ from typing import Any, Final
 from memlite.client.address import Address, parse_address
 from memlite.cluster.hot_keys import HotKey, parse_hot_keys
 from memlite.core.errors import ConfigError
+from memlite.core.files import PATIENCE, read_whole
 from memlite.routing import HASHES, Member, Router, make_router, node_name
 
 __all__ = [
@@ -37,6 +38,7 @@ _GUTTER_TTL: Final = 60
 _LONGEST_GUTTER_TTL: Final = 3600
 _MOST_NODES: Final = 1000
 _MOST_WEIGHT: Final = 1000
+_FILE_LIMIT: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,15 +198,19 @@ def parse_nodes(
     return _checked(replace(topology, hot_keys=_hot_keys(hot_keys), multi_gets=multi_gets))
 
 
-def read_topology(path: Path) -> Topology:
+def read_topology(path: Path, patience: float = PATIENCE) -> Topology:
     """Read a topology file.
+
+    Args:
+        path: the file.
+        patience: seconds to wait for the end of what is not a file; see `read_whole`.
 
     Raises:
         ConfigError: it cannot be read, or something in it is wrong; the text is one line, with the
             file's name.
     """
     try:
-        return _topology(tomllib.loads(path.read_text(encoding="utf-8")))
+        return _topology(tomllib.loads(read_whole(path, _FILE_LIMIT, patience).content.decode()))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError:

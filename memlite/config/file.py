@@ -2,12 +2,15 @@
 
 import tomllib
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Final
 
 from memlite.config.options import OPTIONS_BY_NAME, Option
 from memlite.core.errors import ConfigError
+from memlite.core.files import read_whole
 
 __all__ = ["read_file"]
+
+_FILE_LIMIT: Final = 1024 * 1024
 
 
 def read_file(path: str) -> Iterator[tuple[Option, str]]:
@@ -17,7 +20,7 @@ def read_file(path: str) -> Iterator[tuple[Option, str]]:
         ConfigError: the file cannot be read, is not TOML or has an unknown setting.
     """
     try:
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        table = tomllib.loads(read_whole(path, _FILE_LIMIT).content.decode())
     except OSError as error:
         raise ConfigError(f"--config: {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

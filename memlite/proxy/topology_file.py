@@ -40,7 +40,7 @@ class TopologyFile:
             ConfigError: it cannot be used; the old topology stays.
         """
         self._seen = self._state()
-        self._changed(read_topology(self._path))
+        self._changed(read_topology(self._path, patience=0.0))
 
     def read_if_changed(self, _second: int) -> None:
         """Read the file if it has changed; an error is logged, and the old topology stays."""

@@ -27,6 +27,7 @@ _log = logging.getLogger("memlite")
 # File descriptors not used for connections: standard streams, listeners, the event loop, a backend,
 # and connections that are accepted only to be rejected.
 _RESERVED_FILES = 192
+_PID_BYTES = 64  # at most, in a pid file
 _MCL_CURRENT_AND_FUTURE = 3
 _READY = b"."
 
@@ -183,7 +184,7 @@ def pid_file(path: str | None) -> Iterator[None]:
 
     file = Path(path).absolute()  # a daemon changes its working directory
     with contextlib.suppress(OSError, ValueError):
-        other = int(file.read_text(encoding="utf-8"))
+        other = _pid_in(file)
         if other != os.getpid() and _alive(other):
             _log.warning("the pid file %s contained the running pid %d", path, other)
     partial = file.with_name(file.name + ".tmp")
@@ -201,12 +202,24 @@ def pid_file(path: str | None) -> Iterator[None]:
 def _remove_pid_file(file: "Path") -> None:
     """Remove the pid file, unless it belongs to another server by now."""
     try:
-        if file.read_text(encoding="utf-8").strip() == str(os.getpid()):
+        if _pid_in(file) == os.getpid():
             file.unlink()
-    except (FileNotFoundError, UnicodeDecodeError):
+    except (FileNotFoundError, ValueError):
         pass
     except OSError as error:
         _log.warning("-P: could not remove %s: %s", file, error.strerror)
+
+
+def _pid_in(file: "Path") -> int:
+    """Return the pid in a pid file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: there is none in it.
+    """
+    from memlite.core.files import read_whole  # lazily, as above
+
+    return int(read_whole(file, _PID_BYTES, patience=0.0).content)
 
 
 def _alive(pid: int) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from memlite.client.address import Address, parse_address
+from memlite.client.credentials import password_in
 from memlite.client.tls import TlsFileError, TlsSettings
 from memlite.core.errors import ConfigError
 from memlite.shell.commands import COMMANDS
@@ -20,7 +21,6 @@ PASSWORD_VARIABLE = "MEMLITE_SHELL_PASSWORD"  # noqa: S105 - where it is, not wh
 _NAME = "memlite shell"
 _TIMEOUT = 5.0
 _VALUE_AT_MOST = 64 * 1024 * 1024
-_PASSWORD_AT_MOST = 4096
 
 _EPILOG = f"""\
 What follows the address is one command; the exit code is 1 if its reply was an
@@ -186,8 +186,7 @@ def password_from(options: Options) -> bytes | None:
     """
     if options.password_file:
         try:
-            with options.password_file.open("rb") as file:
-                return file.readline(_PASSWORD_AT_MOST).rstrip(b"\r\n")
+            return password_in(options.password_file)
         except OSError as error:
             raise ConfigError(
                 f"shell: --password-file {options.password_file}: {error.strerror}"

@@ -5,7 +5,6 @@ import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -13,6 +12,7 @@ from memlite.backends.registry import BackendUrl
 from memlite.backends.remote.parameters import number
 from memlite.backends.valkey.iam import AccessTokens
 from memlite.core.errors import ConfigError
+from memlite.core.files import check_regular, read_whole
 
 __all__ = ["PASSWORD_VARIABLE", "SENTINEL_PASSWORD_VARIABLE", "Options", "parse_options"]
 
@@ -38,6 +38,7 @@ _PLAIN_OPTIONS = (
 )
 _TLS_OPTIONS = ("ca_cert", "cert", "key", "verify")
 _PREFIX_BYTES = 200
+_FILE_LIMIT = 64 * 1024
 # A colon ends the prefix. Braces choose the slot, so that all items would be in one.
 _NOT_IN_PREFIX = re.compile(r"[\x00-\x20\x7f-\x9f:{}]")
 _DATABASES = 16_384
@@ -228,7 +229,7 @@ def _sentinel_password(start: str, given: Mapping[str, str], environment: Mappin
 def _read(start: str, file: str) -> str:
     """Return the password in a file."""
     try:
-        return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+        return read_whole(file, _FILE_LIMIT).content.decode().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "is not UTF-8"
         raise ConfigError(f"{start}: {reason}") from None
@@ -246,6 +247,10 @@ def _tls(start: str, given: Mapping[str, str]) -> ssl.SSLContext:
         raise ConfigError(f"{start}key requires cert")
     name = "ca_cert"
     try:
+        for name in ("ca_cert", "cert", "key"):
+            if name in given:
+                check_regular(given[name])
+        name = "ca_cert"
         if "ca_cert" in given:
             context.load_verify_locations(given["ca_cert"])
         name = "cert"

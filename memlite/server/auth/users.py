@@ -3,7 +3,6 @@
 import hashlib
 import hmac
 import logging
-import os
 import secrets
 import stat
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from memlite.config import Config
 from memlite.core.errors import StartError
+from memlite.core.files import PATIENCE, read_whole
 
 __all__ = ["FILE_LIMIT", "Users", "users_of"]
 
@@ -64,22 +64,21 @@ class Users:
         self._label = f"{option}: {path}"
         self._key = secrets.token_bytes(hashlib.blake2b.MAX_KEY_SIZE)
         self._digests: Sequence[bytes] = ()
-        self.load()
+        self.load(PATIENCE)
 
-    def load(self) -> None:
+    def load(self, patience: float = 0.0) -> None:
         """Load or reload the file. Clients that have authenticated stay connected.
+
+        Args:
+            patience: seconds to wait for the end of what is not a file; see `read_whole`.
 
         Raises:
             StartError: the file cannot be used; any old users stay in effect.
         """
         try:
-            with self._path.open("rb") as file:
-                mode = os.fstat(file.fileno()).st_mode
-                text = file.read(FILE_LIMIT + 1)
+            text, mode = read_whole(self._path, FILE_LIMIT, patience)
         except OSError as error:
             raise StartError(f"{self._label}: {error.strerror}") from None
-        if len(text) > FILE_LIMIT:
-            raise StartError(f"{self._label}: larger than {FILE_LIMIT} bytes")
         self._digests = [self._digest(*pair) for pair in self._parse(text)]
         if mode & stat.S_IROTH and sys.platform != "win32":
             _log.warning(

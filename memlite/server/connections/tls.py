@@ -8,6 +8,7 @@ from pathlib import Path
 
 from memlite.config import ExtendedOptions
 from memlite.core.errors import ConfigError
+from memlite.core.files import check_regular
 
 __all__ = ["Tls"]
 
@@ -109,6 +110,7 @@ class Tls:
 def _load(what: str, path: Path, load: Callable[[Path], None]) -> None:
     """Have OpenSSL load a file, reporting errors in memcached's format."""
     try:
+        check_regular(path)
         load(path)
     except OSError as error:
         raise ConfigError(f"Error loading {what}: {path} : {_reason(error)}") from None

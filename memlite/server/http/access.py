@@ -6,7 +6,6 @@ import contextlib
 import hmac
 import ipaddress
 import logging
-import os
 import socket
 import stat
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from memlite.core.errors import StartError
+from memlite.core.files import PATIENCE, read_whole
 
 __all__ = ["Access", "Token", "host_of"]
 
@@ -40,18 +40,19 @@ class Token:
         self._path = Path(path).absolute()
         self._label = f"--http-token-file: {path}"
         self._token = b""
-        self.load()
+        self.load(PATIENCE)
 
-    def load(self) -> None:
+    def load(self, patience: float = 0.0) -> None:
         """Load or reload the file.
+
+        Args:
+            patience: seconds to wait for the end of what is not a file; see `read_whole`.
 
         Raises:
             StartError: it cannot be used; an old token stays in effect.
         """
         try:
-            with self._path.open("rb") as file:
-                mode = os.fstat(file.fileno()).st_mode
-                text = file.read(_FILE_LIMIT)
+            text, mode = read_whole(self._path, _FILE_LIMIT, patience)
         except OSError as error:
             raise StartError(f"{self._label}: {error.strerror}") from None
         token = text.partition(b"\n")[0].strip()
