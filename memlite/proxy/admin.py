@@ -1,7 +1,7 @@
 """Commands that are not about keys: the proxy's version, verbosity and statistics."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from memlite.core.clock import Clock
@@ -13,24 +13,26 @@ from memlite.proxy.discovery import Discovery
 from memlite.proxy.node import Node
 from memlite.proxy.stats_rows import times
 from memlite.proxy.unread import UnreadReplies
-from memlite.server.admin.request import NO_SLOW_LOG
+from memlite.server.admin.request import NO_SLOW_LOG, PIPELINED
 from memlite.server.connections.register import Register
 from memlite.telemetry.counters import Counters
 
 if TYPE_CHECKING:
     from memlite.proxy.queue import RequestQueue
     from memlite.proxy.trace import Trace
+    from memlite.server.admin.watchers import Watchers
+    from memlite.server.interfaces import Client
     from memlite.telemetry.slow import SlowLog
 
-__all__ = ["ProxyAdmin"]
+__all__ = ["NOT_HERE", "ProxyAdmin"]
 
 _U32: Final = 2**32
 _MAX_VERBOSITY: Final = 3
 _OF_NODES: Final = frozenset(
-    b"cache_memlimit debugtime extstore lru lru_crawler misbehave refresh_certs shutdown slabs"
-    b" watch".split()
+    b"cache_memlimit debugtime extstore lru lru_crawler misbehave refresh_certs shutdown"
+    b" slabs".split()
 )
-_NOT_HERE: Final = b"SERVER_ERROR not possible through a proxy; ask the nodes\r\n"
+NOT_HERE: Final = b"SERVER_ERROR not possible through a proxy; ask the nodes\r\n"
 
 
 class ProxyAdmin:
@@ -47,6 +49,7 @@ class ProxyAdmin:
         queue: what requests pass on their way; None if they go to the nodes at once.
         trace: the trace; None if there is none.
         slow: the slow log; None if there is none.
+        watchers: sends clients events.
 
     Attributes:
         discovery: tells clients of the nodes.
@@ -65,12 +68,14 @@ class ProxyAdmin:
         queue: "RequestQueue | None" = None,
         trace: "Trace | None" = None,
         slow: "SlowLog | None" = None,
+        watchers: "Watchers",
     ) -> None:
         self.authenticates = authenticates
         self._cluster = cluster
         self._queue = queue
         self._trace = trace
         self._slow = slow
+        self._watchers = watchers
         self._counters = counters
         self._register = register
         self._unread_replies = unread_replies
@@ -78,8 +83,22 @@ class ProxyAdmin:
         self._set_verbosity = set_verbosity
         self.discovery = Discovery(cluster)
 
+    def watch(self, words: Sequence[bytes], client: "Client") -> bytes:
+        """Make a connection a watcher.
+
+        Args:
+            words: the arguments of ``watch``.
+            client: the connection, which has no other request in progress.
+
+        Returns:
+            The reply; empty if the connection is a watcher now.
+        """
+        if client.pipelined:
+            return PIPELINED % b"watch"
+        return self._watchers.add(words, client)
+
     def execute(self, words: list[bytes]) -> bytes:
-        """Carry out a command; return its reply."""
+        """Carry out a command other than ``flush_all`` and ``watch``; return its reply."""
         match words[0]:
             case b"version":
                 return b"VERSION %b\r\n" % SERVER_VERSION.encode()
@@ -100,9 +119,10 @@ class ProxyAdmin:
                     self._queue.reset()
                 if self._slow is not None:
                     self._slow.clear()
+                self._watchers.reset()
                 return replies.RESET
             case word if word == b"stats" or word in _OF_NODES:
-                return _NOT_HERE
+                return NOT_HERE
         return replies.ERROR
 
     def _verbosity(self, words: list[bytes]) -> bytes:

@@ -1,4 +1,4 @@
-"""Executors that count clients' commands by class and result, for ``--http``.
+"""Executors that count clients' commands by class and result, for ``--http`` and ``--otlp``.
 
 What is counted is what clients get, so that it does not matter how many nodes a request passes.
 """

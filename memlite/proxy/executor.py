@@ -32,7 +32,9 @@ from memlite.proxy.requests import (
     Silent,
     Whole,
 )
+from memlite.server.admin.request import PIPELINED
 from memlite.server.execution.command_set import CommandObserver
+from memlite.server.interfaces import Client
 
 __all__ = ["ProxyExecutor"]
 
@@ -376,8 +378,13 @@ class ProxyExecutor(OrderedReplies):
         if words[0] == b"flush_all":
             self._flush(words, noreply)
         else:
-            reply = self._admin.execute(words)
+            reply = self._watch(words) if words[0] == b"watch" else self._admin.execute(words)
             self._reply(b"" if noreply else reply)
+
+    def _watch(self, words: list[bytes]) -> bytes:
+        if self.pending or self._client is None:
+            return PIPELINED % b"watch"
+        return self._admin.watch(words[1:], cast("Client", self._client))
 
     def _flush(self, words: list[bytes], noreply: bool) -> None:
         data = b"flush_all\r\n"

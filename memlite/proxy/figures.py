@@ -40,11 +40,11 @@ from memlite.telemetry.snapshot import (
 if TYPE_CHECKING:
     from memlite.proxy.move_watch import MoveWatch
     from memlite.proxy.queue import RequestQueue
+    from memlite.server.admin.watchers import Watchers
     from memlite.telemetry.slow import SlowLog
 
 __all__ = ["Figures", "unreachable"]
 
-_NO_WATCHERS: Final = WatchStats(0, 0, 0, 0)
 _SUMMED: Final = (
     "up", "count", "requests", "failed", "refused", "timeouts", "connects", "emptied", "pending",
     "share",
@@ -71,6 +71,8 @@ class Figures:
         move_watch: knows how far a move of keys is; None if nobody does.
         certificates_read: returns the unix time at which certificates were last read; None without
             TLS.
+        watchers: sends clients events.
+        draining: returns whether the proxy is about to stop.
     """
 
     def __init__(
@@ -91,6 +93,8 @@ class Figures:
         epoch: Callable[[], int | None],
         move_watch: "MoveWatch | None",
         certificates_read: Callable[[], float] | None,
+        watchers: "Watchers",
+        draining: Callable[[], bool],
     ) -> None:
         self._config = config
         self._clock = clock
@@ -107,14 +111,16 @@ class Figures:
         self._epoch = epoch
         self._move_watch = move_watch
         self._certificates_read = certificates_read
+        self._watchers = watchers
+        self._draining = draining
         self._shares = _Shares()
 
-    def snapshot(self, troubles: Sequence[str] = ()) -> ProxySnapshot:
-        """Return all figures. To be called on the event loop.
+    def troubles(self) -> tuple[str, ...]:
+        """Return why the proxy should get no requests now; nothing if it should."""
+        return (*(("draining",) if self._draining() else ()), *unreachable(self._cluster))
 
-        Args:
-            troubles: why the proxy should get no requests now.
-        """
+    def snapshot(self) -> ProxySnapshot:
+        """Return all figures. To be called on the event loop."""
         sampler = self._sampler
         return ProxySnapshot(
             build=running_build(),
@@ -125,7 +131,7 @@ class Figures:
             commands={name: Durations.read(one) for name, one in sampler.histograms.items()},
             operations={},
             evicted=(),
-            troubles=tuple(troubles),
+            troubles=self.troubles(),
             slow_commands=None if self._slow is None else self._slow.count,
             proxy=self._proxy(),
         )
@@ -154,7 +160,12 @@ class Figures:
             crawler_enabled=False,
             crawler_running=False,
             lru_maintainer=False,
-            watch=_NO_WATCHERS,
+            watch=WatchStats(
+                len(self._watchers),
+                self._watchers.written,
+                self._watchers.sent,
+                self._watchers.skipped,
+            ),
             tls=None
             if self._certificates_read is None
             else TlsStats(now - self._certificates_read(), session_cache=False),

@@ -1,11 +1,10 @@
 """The HTTP side of a proxy (``--http``)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memlite.config import Config
-from memlite.proxy.cluster import Cluster
-from memlite.proxy.figures import Figures, unreachable
+from memlite.proxy.figures import Figures
 from memlite.server.connections.listeners import Listener
 from memlite.server.http.assembly import Http, service_of
 from memlite.server.http.health import Health
@@ -25,11 +24,9 @@ def assemble(
     listeners: Sequence[Listener],
     *,
     tls: "Tls | None",
-    cluster: Cluster,
     figures: Figures,
     hot_keys: HotKeys,
     slow: SlowLog | None,
-    draining: Callable[[], bool],
 ) -> Http:
     """Return the HTTP side of a proxy.
 
@@ -37,22 +34,16 @@ def assemble(
         config: the settings.
         listeners: the sockets for HTTP.
         tls: the TLS settings; None without TLS.
-        cluster: the nodes.
         figures: collects what is shown.
         hot_keys: the keys of requests that were sampled.
         slow: the slow log; None without one.
-        draining: returns whether the proxy is about to stop.
 
     Raises:
         StartError: the file of the token cannot be used.
     """
-
-    def troubles() -> tuple[str, ...]:
-        return (*(("draining",) if draining() else ()), *unreachable(cluster))
-
     sources = HttpSources(
-        lambda: figures.snapshot(troubles()),
-        Health(troubles),
+        figures.snapshot,
+        Health(figures.troubles),
         hot_keys.snapshot,
         lambda: None if slow is None else slow.stats(),
         PROXY_METRICS,

@@ -37,10 +37,11 @@ OPTIONS_OF_A_SERVER: Final = (
 
 HELP: Final = {
     "extended": "idle_timeout=SECONDS, and ssl_ keys as of a server (memlite --help)",
-    "otlp": "export spans of the requests of --trace-sample to an OpenTelemetry receiver, such as"
-    " http://localhost:4318; env: to the one that OTEL_EXPORTER_OTLP_ENDPOINT names",
+    "otlp": "export metrics, and spans of the requests of --trace-sample, to an OpenTelemetry"
+    " receiver, such as http://localhost:4318; env: to the one that OTEL_EXPORTER_OTLP_ENDPOINT"
+    " names",
     "slow-log": "requests that take this long, such as 10ms, 500us or 1.5s, are shown by "
-    '"stats slow"; 0: none',
+    '"stats slow" and "watch slow"; 0: none',
 }
 """What a proxy says of those whose meaning differs."""
 
@@ -89,7 +90,7 @@ def read_options(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> P
     exports = settings.config.otlp is not None
     sample = _sample(parser, parsed, exports=exports)
     tracing = None
-    if parsed.trace is not None:
+    if parsed.trace is not None and sample is not None:
         from memlite.proxy.trace import Tracing
 
         tracing = Tracing(parsed.trace, sample, names=parsed.trace_keys)
@@ -157,7 +158,8 @@ def _add_trace(parser: argparse.ArgumentParser) -> None:
     add(
         "--trace-sample",
         metavar="WHICH",
-        help="all, 1/100, failed, or slow:10ms: those that take at least so long (default: all)",
+        help="all, 1/100, failed, or slow:10ms: those that take at least so long (default: all;"
+        " without --trace those that OTEL_TRACES_SAMPLER says, or none)",
     )
     add("--trace-keys", action="store_true", help="name the keys (default: count them)")
 
@@ -219,8 +221,8 @@ def _settings(arguments: Sequence[str]) -> Settings:
 
 def _sample(
     parser: argparse.ArgumentParser, options: argparse.Namespace, *, exports: bool
-) -> "Sample":
-    """Return which requests are traced, if any are.
+) -> "Sample | None":
+    """Return which requests are traced; None for none.
 
     Raises:
         ConfigError: the options make no sense.
@@ -233,11 +235,9 @@ def _sample(
             parser.error("--trace-keys needs --trace FILE")
         if text and not exports:
             parser.error("--trace-sample needs --trace FILE or --otlp URL")
-        if exports and not text:
-            every = traced_one_in(None, os.environ)
-            if not every:
-                parser.error("--otlp exports spans of requests; it needs --trace-sample")
-            return Sample(every=every)
+        if not text:
+            every = traced_one_in(None, os.environ) if exports else 0
+            return Sample(every=every) if every else None
     try:
         return parse_sample(text or "all")
     except ConfigError as error:

@@ -21,6 +21,7 @@ from memlite.proxy.execution import ForwardingExecution
 from memlite.proxy.node import Access
 from memlite.proxy.topology_file import TopologyFile
 from memlite.proxy.unread import UNREAD_LIMIT, UnreadReplies
+from memlite.proxy.watching import ProxyWatchers
 from memlite.server.connections.connection import Connection, ConnectionServices
 from memlite.server.connections.connector import connector
 from memlite.server.connections.intake import Intake
@@ -38,9 +39,9 @@ from memlite.telemetry.hotkeys import HotKeys
 from memlite.telemetry.sampling import Sampler
 
 if TYPE_CHECKING:
+    from memlite.proxy.figures import Figures
     from memlite.proxy.move_watch import MoveWatch
     from memlite.proxy.queue import Tracer
-    from memlite.proxy.spans import SpanTrace
     from memlite.proxy.tally import Counts
     from memlite.proxy.trace import Sample, Trace, Tracing
     from memlite.server.auth.auth import Authenticator
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from memlite.server.http.assembly import Http
     from memlite.server.otlp.service import OtlpService
     from memlite.telemetry.slow import SlowLog
+    from memlite.telemetry.snapshot import Snapshot
+    from memlite.telemetry.spans import Span
 
 __all__ = ["FORWARDED", "Proxy"]
 
@@ -70,7 +73,7 @@ class Proxy:
         strict: whether a retrieval fails if one of its nodes fails.
         in_flight: how many requests are with the nodes at a time; None for no limit.
         tracing: which requests are traced, and where; None for none.
-        spans: of which requests spans are exported (``--otlp``); None for none.
+        spans: of which requests spans are exported, with ``--otlp``; None for none.
         file: the topology file, which is read again when it changes; None if there is none.
         store: where a cluster's members register; None if there are none.
         promote: the share of an average node's requests, in percent, from which on a key is
@@ -139,10 +142,12 @@ class Proxy:
             every = 1 if few else tracing.sample.every
             self._trace = _trace(tracing, self.cluster, self.scheduler, every)
             tracers.append(self._trace)
-        if spans is not None:
-            every = 1 if few else spans.every
-            self._export, span_trace = _span_export(config, listeners, spans, every)
-            tracers.append(span_trace)
+        if config.otlp is not None:
+            self._export, take = _export(config, listeners, self._exported)
+            if spans is not None:
+                from memlite.proxy.spans import SpanTrace
+
+                tracers.append(SpanTrace(take, spans, 1 if few else spans.every))
         sample = spans if tracing is None else tracing.sample
         self._queue = None
         if in_flight is not None or tracers:
@@ -172,6 +177,7 @@ class Proxy:
         self._register = Register(config.conn_limit, counters, clock, instrumentation, self._auth)
         # Twice the largest item: a reply has a header as well, and TLS adds its own.
         self._unread_replies = UnreadReplies(unread_limit, spared=2 * config.max_item_size)
+        watchers = ProxyWatchers(clock, self._register, slow, config.extended.watcher_logbuf_size)
         admin = ProxyAdmin(
             self.cluster,
             counters,
@@ -183,9 +189,10 @@ class Proxy:
             queue=self._queue,
             trace=self._trace,
             slow=slow,
+            watchers=watchers,
         )
         counts: Counts | None = None
-        if config.http is not None:
+        if config.http is not None or config.otlp is not None:
             from memlite.proxy.tally import new_counts
 
             counts = new_counts()
@@ -209,10 +216,12 @@ class Proxy:
         self._certificates_read = clock.now()
         self._http: Http | None = None
         self._move_watch: MoveWatch | None = None
+        self._figures: Figures | None = None
         if counts is not None:
-            self._http = self._make_http(
-                config, [one for one in listeners if one.http], sampler, hot_keys, slow, counts
-            )
+            self._figures = self._make_figures(config, sampler, slow, watchers, counts)
+            if config.http is not None:
+                http = [one for one in listeners if one.http]
+                self._http = self._make_http(config, http, self._figures, hot_keys, slow)
         self.lifecycle = Lifecycle(
             listeners=[one for one in listeners if not one.udp and not one.http],
             udp=(),
@@ -230,30 +239,26 @@ class Proxy:
             reload=Reloader(self._readers()).reload,
             services=self._services_of(self._ticker(clock, config)),
             backlog=config.listen_backlog,
+            unfinished=(lambda: False) if self._http is None else self._http.service.unfinished,
             owns_process=owns_process,
         )
         self.request_stop = self.lifecycle.request_stop
 
-    def _make_http(
+    def _make_figures(
         self,
         config: Config,
-        listeners: Sequence[Listener],
         sampler: Sampler,
-        hot_keys: HotKeys,
         slow: "SlowLog | None",
+        watchers: ProxyWatchers,
         counts: "Counts",
-    ) -> "Http":
-        try:
-            from memlite.proxy.http import assemble
-        except ImportError as error:
-            raise not_installed(error) from None
+    ) -> "Figures":
         from memlite.proxy.figures import Figures
         from memlite.proxy.move_watch import MoveWatch
 
         follower, cluster = self._follower, self.cluster
         if self._store is not None:
             self._move_watch = MoveWatch(self._store, lambda: cluster.moving is not None)
-        figures = Figures(
+        return Figures(
             config,
             self._clock,
             cluster,
@@ -269,17 +274,32 @@ class Proxy:
             epoch=lambda: None if follower is None else follower.epoch,
             move_watch=self._move_watch,
             certificates_read=None if self._tls is None else lambda: self._certificates_read,
-        )
-        return assemble(
-            config,
-            listeners,
-            tls=self._tls,
-            cluster=cluster,
-            figures=figures,
-            hot_keys=hot_keys,
-            slow=slow,
+            watchers=watchers,
             draining=lambda: self.lifecycle.draining,
         )
+
+    def _make_http(
+        self,
+        config: Config,
+        listeners: Sequence[Listener],
+        figures: "Figures",
+        hot_keys: HotKeys,
+        slow: "SlowLog | None",
+    ) -> "Http":
+        try:
+            from memlite.proxy.http import assemble
+        except ImportError as error:
+            raise not_installed(error) from None
+        return assemble(
+            config, listeners, tls=self._tls, figures=figures, hot_keys=hot_keys, slow=slow
+        )
+
+    def _exported(self) -> "Snapshot":
+        """Return the proxy's figures, for ``--otlp``."""
+        if self._http is not None:
+            return self._http.service.snapshot()
+        assert self._figures is not None  # noqa: S101 - with --otlp there are some
+        return self._figures.snapshot()
 
     async def run(self, ready: Callable[[], None], stopping: Callable[[], None]) -> None:
         """Serve until asked to stop; see `Lifecycle`.
@@ -377,20 +397,20 @@ def _trace(tracing: "Tracing", cluster: Cluster, scheduler: Scheduler, every: in
     return Trace(tracing, cluster, scheduler, every)
 
 
-def _span_export(
-    config: Config, listeners: Sequence[Listener], sample: "Sample", every: int
-) -> "tuple[OtlpService, SpanTrace]":
+def _export(
+    config: Config, listeners: Sequence[Listener], snapshot: "Callable[[], Snapshot]"
+) -> "tuple[OtlpService, Callable[[Span], None]]":
+    """Return what exports metrics and spans, and what takes the spans."""
     try:
         from memlite.server.otlp.assembly import assemble
+        from memlite.telemetry.metrics.proxy_metrics import PROXY_METRICS
     except ImportError as error:
         raise StartError(
             f"--otlp: {error.name} is not installed: pip install 'memlite-cache[otel]'"
         ) from None
-    from memlite.proxy.spans import SpanTrace
-
     address = next((str(one.port or one.file) for one in listeners), "")
-    service, worker = assemble(str(config.otlp), address, None)
-    return service, SpanTrace(worker.put_span, sample, every)
+    service, worker = assemble(str(config.otlp), address, PROXY_METRICS, snapshot)
+    return service, worker.put_span
 
 
 def _together(tracers: "Sequence[Tracer]") -> "Tracer | None":

@@ -1,4 +1,4 @@
-"""Counts of clients' commands by class and result, where they are wanted (``--http``)."""
+"""Counts of clients' commands by class and result, for ``--http`` and ``--otlp``."""
 
 from collections import defaultdict
 from collections.abc import Mapping

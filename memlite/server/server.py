@@ -443,12 +443,13 @@ class Server:
             return None
         try:
             from memlite.server.otlp.assembly import assemble
+            from memlite.telemetry.metrics.definitions import METRICS
         except ImportError as error:
             raise StartError(
                 f"--otlp: {error.name} is not installed: pip install 'memlite-cache[otel]'"
             ) from None
         address = next((str(one.port or one.file) for one in self.listeners), "")
-        service, worker = assemble(config.otlp, address, self._exported)
+        service, worker = assemble(config.otlp, address, METRICS, self._exported)
         if self._traced_one_in:
             self._trace_requests(worker.put_span)
         self._measure_store()

@@ -40,7 +40,7 @@ exemplars of commands that were traced (`--trace-sample`). There are no native h
 PROXY = """
 ## Of a proxy
 
-A proxy with `--http` has of the metrics above {common}.
+A proxy with `--http` or `--otlp` has of the metrics above {common}.
 
 It also has those below. Labels have the names of nodes, which are their addresses unless a topology
 file or `--name` says otherwise. The first {most} nodes have series of their own; further ones are

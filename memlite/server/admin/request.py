@@ -5,11 +5,13 @@ from typing import Final, NamedTuple
 
 from memlite.server.interfaces import Client
 
-__all__ = ["NO_SLOW_LOG", "AdminRequest", "Command", "CommandTable"]
+__all__ = ["NO_SLOW_LOG", "PIPELINED", "AdminRequest", "Command", "CommandTable"]
 
 NO_SLOW_LOG: Final = (
     b"CLIENT_ERROR slow commands are not logged; start the server with --slow-log\r\n"
 )
+
+PIPELINED: Final = b"ERROR cannot pipeline other commands before %b\r\n"
 
 
 class AdminRequest(NamedTuple):

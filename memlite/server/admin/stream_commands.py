@@ -6,7 +6,7 @@ from typing import Final, Protocol
 from memlite.protocol import replies
 from memlite.protocol.numbers import unsigned
 from memlite.server.admin.dumps import BAD_CLASS, BUSY, Dumps, parse_classes
-from memlite.server.admin.request import AdminRequest, CommandTable
+from memlite.server.admin.request import PIPELINED, AdminRequest, CommandTable
 from memlite.server.admin.watchers import Watchers
 from memlite.server.interfaces import Client
 
@@ -14,7 +14,6 @@ __all__ = ["CrawlerEngine", "StreamCommands"]
 
 _U32: Final = 2**32
 _MOST_MICROSECONDS: Final = 1_000_000
-_PIPELINED: Final = b"ERROR cannot pipeline other commands before %b\r\n"
 
 
 class CrawlerEngine(Protocol):
@@ -75,7 +74,7 @@ class StreamCommands:
         if not self._may_watch:
             return b"CLIENT_ERROR watch commands not allowed\r\n"
         if request.client.pipelined:
-            return _PIPELINED % b"watch"
+            return PIPELINED % b"watch"
         return self._watchers.add(request.words[1:], request.client)
 
     def _lru_crawler(self, request: AdminRequest) -> bytes:
@@ -115,7 +114,7 @@ class StreamCommands:
             what = b"metadump" if command == b"metadump" else b"key dump"
             return b"ERROR %b not allowed\r\n" % what
         if client.pipelined:
-            return _PIPELINED % command
+            return PIPELINED % command
         return self._dumps.start(command, which, client)
 
     def _crawl(self, which: bytes) -> bytes:

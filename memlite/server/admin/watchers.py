@@ -15,21 +15,29 @@ from memlite.server.interfaces import Client, ObservableEngine
 if TYPE_CHECKING:
     from memlite.telemetry.slow import SlowCommand  # for servers with --slow-log
 
-__all__ = ["STREAMS", "Watcher", "Watchers"]
+__all__ = [
+    "CONNEVENTS",
+    "FETCHERS",
+    "SLOW",
+    "STREAMS",
+    "Watcher",
+    "Watchers",
+    "stream_named",
+]
 
-_EVICTIONS, _FETCHERS, _MUTATIONS = "evictions", "fetchers", "mutations"
-_CONNEVENTS, _DELETIONS = "connevents", "deletions"
-_SLOW = "slow"
+_EVICTIONS, FETCHERS, _MUTATIONS = "evictions", "fetchers", "mutations"
+CONNEVENTS, _DELETIONS = "connevents", "deletions"
+SLOW = "slow"
 
 # In memcached's order, which decides what an abbreviation stands for; the last is memlite's own.
 # There are no events for streams without a constant above: memlite has no proxy, slabs or LRU
 # threads, and memcached itself has none for rawcmds.
 STREAMS: Final = (
-    "rawcmds", _EVICTIONS, _FETCHERS, _MUTATIONS, "sysevents", _CONNEVENTS,
-    "proxyreqs", "proxyevents", "proxyuser", _DELETIONS, _SLOW,
+    "rawcmds", _EVICTIONS, FETCHERS, _MUTATIONS, "sysevents", CONNEVENTS,
+    "proxyreqs", "proxyevents", "proxyuser", _DELETIONS, SLOW,
 )  # fmt: skip
-_OF_COMMANDS: Final = (_FETCHERS, _MUTATIONS, _DELETIONS)
-_NOT_OF_ENGINE: Final = frozenset((_CONNEVENTS, _SLOW))
+_OF_COMMANDS: Final = (FETCHERS, _MUTATIONS, _DELETIONS)
+_NOT_OF_ENGINE: Final = frozenset((CONNEVENTS, SLOW))
 _AT_MOST: Final = 20
 # How long lines wait for others to be sent with, in seconds: a write for each would cost more than
 # the line itself.
@@ -109,10 +117,10 @@ class Watchers:
         Returns:
             The reply; empty if the connection is a watcher now, which is sent OK first.
         """
-        kinds = [_stream_named(word.decode("latin-1")) for word in words] or [_FETCHERS]
+        kinds = [stream_named(word.decode("latin-1")) for word in words] or [FETCHERS]
         if None in kinds:
             return replies.ERROR
-        if _SLOW in kinds and self._watch_slow is None:
+        if SLOW in kinds and self._watch_slow is None:
             return NO_SLOW_LOG
         if self._count() >= _AT_MOST:
             return b"WATCHER_TOO_MANY log watcher limit reached\r\n"
@@ -136,20 +144,20 @@ class Watchers:
 
     def _update_subscriptions(self) -> None:
         """Subscribe to the events that have watchers, and to no others."""
-        connections_watched = _CONNEVENTS in self._watchers_of
+        connections_watched = CONNEVENTS in self._watchers_of
         self._watchers_of = {
             kind: watchers for kind in STREAMS if (watchers := self._watchers_for(kind))
         }
         self.wants_commands = any(kind in self._watchers_of for kind in _OF_COMMANDS)
         self._watch_commands(self.wants_commands)
-        watch_connections = _CONNEVENTS in self._watchers_of
+        watch_connections = CONNEVENTS in self._watchers_of
         self._watch_connections(watch_connections)
         if not watch_connections:
             self._endpoints.clear()
         elif not connections_watched:
             self._endpoints = {one: (_endpoint(one), one.number) for one in self._connections}
         if self._watch_slow is not None:
-            self._watch_slow(_SLOW in self._watchers_of)
+            self._watch_slow(SLOW in self._watchers_of)
         of_engine = self._watchers_of.keys() - _NOT_OF_ENGINE
         self._engine.observe(self._engine.prefixes, self if of_engine else None)
 
@@ -160,7 +168,7 @@ class Watchers:
 
     def fetched(self, key: bytes, item: Item | None, state: str) -> None:
         """Log a lookup."""
-        if not (receivers := self._receivers(_FETCHERS)):
+        if not (receivers := self._receivers(FETCHERS)):
             return
         size = class_id = 0
         if item is not None:
@@ -224,13 +232,13 @@ class Watchers:
     def opened(self, client: Client) -> None:
         """Log a new connection."""
         endpoint, number = self._endpoints[client] = _endpoint(client), client.number
-        if receivers := self._receivers(_CONNEVENTS):
+        if receivers := self._receivers(CONNEVENTS):
             self._log(receivers, "type=conn_new %s cfd=%d", (endpoint, number))
 
     def closed(self, client: Client) -> None:
         """Log the end of a connection."""
         endpoint, number = self._endpoints.pop(client, ("", -1))
-        if receivers := self._receivers(_CONNEVENTS):
+        if receivers := self._receivers(CONNEVENTS):
             values = endpoint, client.close_reason, number
             self._log(receivers, "type=conn_close %s reason=%s cfd=%d", values)
 
@@ -238,7 +246,7 @@ class Watchers:
 
     def slow(self, one: "SlowCommand") -> None:
         """Log a command that took long."""
-        if receivers := self._receivers(_SLOW):
+        if receivers := self._receivers(SLOW):
             key = "-" if one.key is None else uri_encoded(one.key) + ("..." if one.cut else "")
             self._log(
                 receivers,
@@ -343,7 +351,7 @@ class Watcher:
         self._remove(self)
 
 
-def _stream_named(word: str) -> str | None:
+def stream_named(word: str) -> str | None:
     """Return the stream a word stands for; as in memcached, the first that starts with it."""
     return next((name for name in STREAMS if name.startswith(word)), None)
 

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
@@ -12,7 +12,7 @@ from memlite.core.version import __version__
 from memlite.server.otlp.receiver import OtlpReceiver
 from memlite.server.otlp.service import OtlpService
 from memlite.server.otlp.worker import Worker
-from memlite.telemetry.metrics.definitions import METRICS
+from memlite.telemetry.metrics.metric import Metric
 from memlite.telemetry.snapshot import Snapshot
 
 __all__ = ["assemble"]
@@ -22,19 +22,20 @@ _USUAL_INTERVAL: Final = "60000"
 
 
 def assemble(
-    url: str, address: str, snapshot: Callable[[], Snapshot] | None
+    url: str, address: str, metrics: Iterable[Metric], snapshot: Callable[[], Snapshot]
 ) -> tuple[OtlpService, Worker]:
-    """Return the export of a server, and what takes its spans.
+    """Return the export of a server or proxy, and what takes its spans.
 
     Args:
         url: ``--otlp``.
         address: by which the server is told from others on this machine.
-        snapshot: returns its figures; None to export spans alone.
+        metrics: those that are exported.
+        snapshot: returns its figures.
 
     Raises:
         StartError: the environment makes no sense.
     """
-    receiver = OtlpReceiver(None if url == "env" else url, METRICS, _resource(address))
+    receiver = OtlpReceiver(None if url == "env" else url, metrics, _resource(address))
     worker = Worker(receiver)
     return OtlpService(worker, snapshot, _interval(os.environ)), worker
 

@@ -14,13 +14,11 @@ class OtlpService:
 
     Args:
         worker: the thread.
-        snapshot: returns the server's figures; None to export spans alone.
+        snapshot: returns the server's figures.
         interval: seconds between two snapshots.
     """
 
-    def __init__(
-        self, worker: Worker, snapshot: Callable[[], Snapshot] | None, interval: float
-    ) -> None:
+    def __init__(self, worker: Worker, snapshot: Callable[[], Snapshot], interval: float) -> None:
         self._worker = worker
         self._snapshot = snapshot
         self._interval = interval
@@ -47,5 +45,4 @@ class OtlpService:
         self._wait()
 
     def _hand_over(self) -> None:
-        if self._snapshot is not None:
-            self._worker.put_snapshot(self._snapshot())
+        self._worker.put_snapshot(self._snapshot())

@@ -566,7 +566,7 @@ _WATCHERS: Final = (
     ),
 )
 
-COMMON: Final[tuple[Metric, ...]] = (*_SERVER, *_CONNECTIONS, *_DURATIONS)
+COMMON: Final[tuple[Metric, ...]] = (*_SERVER, *_CONNECTIONS, *_DURATIONS, *_WATCHERS)
 """Those that a proxy has as well."""
 
 METRICS: Final[tuple[Metric, ...]] = (

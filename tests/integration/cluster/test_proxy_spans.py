@@ -1,18 +1,20 @@
 """Spans of requests through a proxy, and the trace that a node continues."""
 
-import subprocess
-import sys
+import re
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="needs memlite-cache[otel]")
 
-from tests.support.otlp import attributes, otlp_server
+from memlite.telemetry.metrics.proxy_metrics import PROXY_METRICS
+from tests.support.otlp import OtlpServer, attributes, otlp_server
 from tests.support.proxies import node_stat, proxy
 from tests.support.servers import needs_memcached, running
 from tests.support.waiting import wait_until
 
+OFTEN = {"OTEL_METRIC_EXPORT_INTERVAL": "100"}
 SELDOM = {"OTEL_METRIC_EXPORT_INTERVAL": "86400000"}
 
 
@@ -68,14 +70,54 @@ def test_memcached_ignores_the_flag() -> None:
         assert names == ["ms", "mg", "ma", "md"]
 
 
-def test_without_requests_to_trace_there_is_nothing_to_export() -> None:
-    command = [sys.executable, "-m", "memlite", "proxy", "--nodes", "127.0.0.1:1"]
-    found = subprocess.run(
-        [*command, "--otlp", "http://127.0.0.1:4318"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert found.returncode == 64
-    assert "it needs --trace-sample" in found.stderr
+def value(receiver: OtlpServer, name: str, **labels: str) -> int:
+    """Return what was received last of a series; -1 for nothing."""
+    if not receiver.metrics:
+        return -1
+    point = receiver.series().get(name, {}).get(tuple(sorted(labels.items())))
+    return -1 if point is None else point.as_int
+
+
+@pytest.mark.parametrize("http", [False, True])
+def test_metrics_are_those_of_the_snapshot(http: bool) -> None:
+    further = ["--http", "0", "--in-flight", "4"] if http else []
+    with otlp_server() as receiver, running("memlite") as node:
+        arguments = ("--otlp", receiver.url, "--slow-log", "1us", *further)
+        with proxy([node], *arguments, environment=OFTEN) as front:
+            assert wait_until(lambda: node_stat(front, node, "state") == "up")
+            with front.connect() as wire:
+                assert wire.ask(b"set key 0 0 5\r\nvalue\r\n") == b"STORED\r\n"
+                assert wire.ask(b"mg key s\r\n") == b"HD s5\r\n"
+                assert wire.ask(b"get absent\r\n") == b"END\r\n"
+            name = "memlite_proxy_commands_total"
+            labels = {"class": "get", "result": "miss"}
+            assert wait_until(lambda: value(receiver, name, **labels) == 1)
+            assert value(receiver, name, **{**labels, "result": "hit"}) == 1
+            assert value(receiver, name, **{"class": "store", "result": "stored"}) == 1
+            assert value(receiver, "memlite_ready") == 1
+            assert value(receiver, "memlite_slow_commands_total") == 3
+            of_node = {"node": f"127.0.0.1:{node.port}", "role": "node"}
+            assert value(receiver, "memlite_proxy_node_up", **of_node) == 1
+            assert receiver.series().keys() <= {metric.name for metric in PROXY_METRICS}
+            assert receiver.resource()["service.instance.id"].endswith(f":{front.port}")
+            if http:
+                with urllib.request.urlopen(f"http://127.0.0.1:{front.http_port}/metrics") as reply:
+                    scraped = set(re.findall(r"# TYPE (\S+)", reply.read().decode()))
+                assert receiver.series().keys() == scraped
+            node.stop()
+            assert wait_until(lambda: value(receiver, "memlite_ready") == 0)
+            assert front.stop() == 0
+        assert not receiver.traces
+
+
+def test_the_end_exports_what_is_left() -> None:
+    with otlp_server() as receiver, running("memlite") as node:
+        arguments = ("--otlp", receiver.url)
+        with proxy([node], *arguments, environment=SELDOM) as front:
+            assert wait_until(lambda: node_stat(front, node, "state") == "up")
+            with front.connect() as wire:
+                assert wire.ask(b"get absent\r\n") == b"END\r\n"
+            assert not receiver.metrics
+            assert front.stop() == 0
+        labels = {"class": "get", "result": "miss"}
+        assert value(receiver, "memlite_proxy_commands_total", **labels) == 1

@@ -1,5 +1,6 @@
 """The slow log of real servers and proxies: ``stats slow``, ``watch slow``, metrics and the API."""
 
+import contextlib
 import http.client
 import json
 import re
@@ -119,6 +120,79 @@ def test_a_proxy_lists_requests(further: list[str], tmp_path: object) -> None:
         assert wire.stats("slow")["slow:count"] == "0"
 
 
+@pytest.mark.parametrize("further", [[], ["--in-flight", "2"]])
+def test_slow_requests_of_a_proxy_are_watched(further: list[str]) -> None:
+    with (
+        running("memlite") as node,
+        proxy([node], "--slow-log", "1us", *further) as front,
+        front.connect() as watcher,
+        front.connect() as wire,
+    ):
+        assert watcher.ask(b"watch slow\r\n") == b"OK\r\n"
+        assert wire.ask(b"set a%b 0 0 1\r\nx\r\n" % (b"#" * 3)) == b"STORED\r\n"
+        wire.send(b"get a b c\r\n")
+        assert wire.until(b"END\r\n") == b"END\r\n"
+        address, port = wire.sock.getsockname()[:2]
+        client = f"tcp:{address}:{port}".encode()
+        for number, what in enumerate((b"set keys=1 key=a%23%23%23", b"get keys=3 key=a"), 1):
+            assert re.fullmatch(
+                rb"ts=\d+\.\d{6} gid=%d type=slow elapsed=\d+ cmd=%b client=%b\n"
+                % (number, what, client),
+                watcher.line(),
+            )
+        watcher.send(b"get a\r\n")  # is ignored, as by a server
+        watcher.sock.close()
+        assert wire.ask(b"get b\r\n") == b"END\r\n"
+        with front.connect() as second:
+            assert second.ask(b"watch slow\r\n") == b"OK\r\n"
+            assert wire.ask(b"touch b 0\r\n") == b"NOT_FOUND\r\n"
+            assert b" cmd=touch keys=1 key=b " in second.line()
+
+
+def test_what_else_can_be_watched_at_a_proxy() -> None:
+    not_here = b"SERVER_ERROR not possible through a proxy; ask the nodes\r\n"
+    with running("memlite") as node, proxy([node], "--slow-log", "1us") as front:
+        for words in (b"", b" fetchers", b" slow mutations", b" evictions"):
+            assert front.ask(b"watch%b\r\nquit\r\n" % words) == not_here
+        assert front.ask(b"watch nothing\r\nquit\r\n") == b"ERROR\r\n"
+        with front.connect() as wire:
+            wire.send(b"get a\r\nwatch slow\r\n")
+            assert wire.until(b"watch\r\n").endswith(
+                b"ERROR cannot pipeline other commands before watch\r\n"
+            )
+        with front.connect() as watcher:
+            assert watcher.ask(b"watch connevents\r\n") == b"OK\r\n"
+            with front.connect() as wire:
+                port = wire.sock.getsockname()[1]
+                assert wire.ask(b"get a\r\n") == b"END\r\n"
+            assert b" type=conn_new rip=127.0.0.1 rport=%d " % port in watcher.line()
+            assert b" type=conn_close rip=127.0.0.1 rport=%d " % port in watcher.line()
+        with contextlib.ExitStack() as stack:
+            for _ in range(20):
+                assert stack.enter_context(front.connect()).ask(b"watch slow\r\n") == b"OK\r\n"
+            reply = front.ask(b"watch slow\r\nquit\r\n")
+            assert reply == b"WATCHER_TOO_MANY log watcher limit reached\r\n"
+
+
+@pytest.mark.slow
+def test_a_watcher_of_a_proxy_that_does_not_read_holds_nobody_up() -> None:
+    with (
+        running("memlite") as node,
+        proxy([node], "--slow-log", "1us") as front,
+        front.connect() as deaf,
+        front.connect() as wire,
+    ):
+        assert deaf.ask(b"watch slow\r\n") == b"OK\r\n"
+        before = front.resident_kib()
+        lines = b"".join(b"get %b%d\r\n" % (b"k" * 90, number % 100) for number in range(500))
+        for _ in range(80):  # some 7 MB of lines
+            wire.send(lines)
+            for _ in range(500):
+                assert wire.line() == b"END\r\n"
+        assert front.resident_kib() - before < 20_000
+        assert deaf.line()
+
+
 def test_a_proxy_without_a_slow_log_says_so() -> None:
     with running("memlite") as node, proxy([node]) as front:
-        assert front.ask(b"stats slow\r\nquit\r\n") == REFUSED
+        assert front.ask(b"stats slow\r\nwatch slow\r\nquit\r\n") == 2 * REFUSED

@@ -14,6 +14,7 @@ from memlite.proxy.link import Link
 from memlite.proxy.node import Access, Node
 from memlite.proxy.tally import new_counts
 from memlite.proxy.unread import UnreadReplies
+from memlite.proxy.watching import ProxyWatchers
 from memlite.server.connections.intake import Intake
 from memlite.server.connections.register import Register
 from memlite.server.execution.instrumentation import Instrumentation
@@ -36,6 +37,7 @@ def cluster_with(topology: Topology | None) -> Cluster:
 def snapshot_of(cluster: Cluster) -> ProxySnapshot:
     counters, clock, sampler = Counters(), Clock(), Sampler()
     instrumentation = Instrumentation(counters, sampler)
+    register = Register(10, counters, clock, instrumentation, None)
     return Figures(
         Config(),
         clock,
@@ -43,7 +45,7 @@ def snapshot_of(cluster: Cluster) -> ProxySnapshot:
         counters=counters,
         counts=new_counts(),
         sampler=sampler,
-        register=Register(10, counters, clock, instrumentation, None),
+        register=register,
         intake=Intake(),
         unread_replies=UnreadReplies(1, 1),
         queue=None,
@@ -52,6 +54,8 @@ def snapshot_of(cluster: Cluster) -> ProxySnapshot:
         epoch=lambda: None,
         move_watch=None,
         certificates_read=None,
+        watchers=ProxyWatchers(clock, register, None, 1024),
+        draining=lambda: False,
     ).snapshot()
 
 
