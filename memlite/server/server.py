@@ -303,11 +303,20 @@ class Server:
         return each * len(self.register.connections) + arriving
 
     def _make_execution(self) -> Execution:
+        execution: Execution
         if isinstance(self.engine, MemoryEngine):
-            return ImmediateExecution(self.engine, self.table, lambda: self.administration.admin)
-        return PipelinedExecution(
-            self.engine, lambda: self.administration.admin, self.scheduler, self.instrumentation
-        )
+            execution = ImmediateExecution(
+                self.engine, self.table, lambda: self.administration.admin
+            )
+        else:
+            execution = PipelinedExecution(
+                self.engine, lambda: self.administration.admin, self.scheduler, self.instrumentation
+            )
+        if self._tracer is None:
+            return execution
+        from memlite.server.execution.traced import TracedExecution
+
+        return TracedExecution(execution, self._tracer)
 
     def _dialect(self) -> Dialect:
         if self.config.dialect == "lite":
@@ -316,18 +325,13 @@ class Server:
 
     def _make_connection_services(self) -> ConnectionServices:
         dialect = self._dialect()
-        execution = self.execution
-        if self._tracer is not None:
-            from memlite.server.execution.traced import TracedExecution
-
-            execution = TracedExecution(execution, self._tracer)
         return ConnectionServices(
             counters=self.counters,
             clock=self.clock,
             limits=self.limits,
             dialect=dialect,
             negotiates=self.config.protocol == "auto" and dialect is TEXT,
-            execution=execution,
+            execution=self.execution,
             instrumentation=self.instrumentation,
             register=self.register,
             scheduler=self.scheduler,

@@ -1,9 +1,9 @@
 """Execution of commands that are traced: some of the sampled ones, and those that ask for it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from memlite.memory import Part
 from memlite.protocol.commands import Arguments, Command
@@ -14,10 +14,16 @@ from memlite.server.execution.command_set import CommandObserver, Executor, Obse
 from memlite.server.execution.dialects import TEXT, Dialect
 from memlite.server.execution.execution import ExecutingClient, Execution
 from memlite.server.execution.results import failed, result_of
+from memlite.server.execution.text_commands import TextCommands
+from memlite.server.interfaces import Client
 from memlite.telemetry.spans import SpanName
 from memlite.telemetry.tracing import Request, Tracer
 
-__all__ = ["NamedExecutor", "TracedExecution", "TracedExecutor", "traced"]
+if TYPE_CHECKING:
+    from memlite.engine import MetaEngine
+    from memlite.server.admin.admin import Admin
+
+__all__ = ["NamedExecutor", "NamedTextCommands", "TracedExecution", "TracedExecutor", "traced"]
 
 _PARENT: Final = re.compile(rb"P00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
 """W3C Trace Context's ``traceparent`` as the token of the flag P, which servers ignore."""
@@ -35,18 +41,80 @@ class TracedExecution:
     def __init__(self, execution: Execution, tracer: Tracer) -> None:
         self._execution = execution
         self._tracer = tracer
+        self._named_text = TEXT._replace(commands=partial(NamedTextCommands, tracer))
         self.fast_gets = execution.fast_gets
         self.longest_ready = execution.longest_ready
         self.waits = execution.waits
 
     def executor(self, dialect: Dialect, client: ExecutingClient, out: list[Part]) -> Executor:
         """Return an executor; see `Execution`."""
-        inner = self._execution.executor(dialect, client, out)
-        return NamedExecutor(self._tracer, inner) if dialect is TEXT else inner
+        if dialect is not TEXT:
+            return self._execution.executor(dialect, client, out)
+        if not self.waits:
+            return self._execution.executor(self._named_text, client, out)
+        return NamedExecutor(self._tracer, self._execution.executor(dialect, client, out))
+
+
+class NamedTextCommands(TextCommands):
+    """A command set that traces the meta commands that name a span, sampled or not.
+
+    Commands in their usual form have the shortcuts that they have otherwise. A meta command with
+    the flag P has none.
+
+    Args:
+        tracer: makes the spans.
+        engine: as of `TextCommands`, like the others.
+        admin: likewise.
+        client: likewise.
+        out: likewise.
+    """
+
+    def __init__(
+        self,
+        tracer: Tracer,
+        engine: "MetaEngine",
+        admin: "Callable[[], Admin]",
+        client: Client,
+        out: list[Part],
+    ) -> None:
+        super().__init__(engine, admin, client, out)
+        self._tracer = tracer
+
+    def execute(self, command: Command, arguments: Arguments) -> None:
+        """Carry out a command."""
+        if _parent_of(arguments) is None:
+            getattr(self, command.name)(*arguments)  # as `CommandSet` does, without a further call
+        else:
+            self.execute_observed(command, arguments, _Nobody())
+
+    def execute_observed(
+        self, command: Command, arguments: Arguments, observer: CommandObserver
+    ) -> None:
+        """Carry out a command, and notify `observer`."""
+        named = TracedExecutor(self._tracer, _Untraced(self), all_commands=False, measured=False)
+        named.execute_observed(command, arguments, observer)
+
+
+class _Untraced:
+    """Carries out commands without the spans that `NamedTextCommands` makes.
+
+    Args:
+        commands: carries them out.
+    """
+
+    def __init__(self, commands: NamedTextCommands) -> None:
+        self._commands = commands
+        self.hit = commands.hit
+
+    def execute_observed(
+        self, command: Command, arguments: Arguments, observer: CommandObserver
+    ) -> None:
+        """Carry out a command, and notify `observer`."""
+        TextCommands.execute_observed(self._commands, command, arguments, observer)
 
 
 class NamedExecutor:
-    """An executor that traces the meta commands that name a span, sampled or not.
+    """An executor for a store that traces the meta commands that name a span, sampled or not.
 
     Args:
         tracer: makes the spans.
@@ -56,7 +124,7 @@ class NamedExecutor:
         inner: as above.
     """
 
-    shortcuts = NO_SHORTCUTS  # which do not look at flags that servers ignore
+    shortcuts = NO_SHORTCUTS  # as without traces
 
     def __init__(self, tracer: Tracer, inner: Executor) -> None:
         self.inner = inner
@@ -102,7 +170,11 @@ class NamedExecutor:
 
 def traced(tracer: Tracer, executor: Executor) -> ObservableExecutor:
     """Return what carries out the commands of a sampled read, and has them traced."""
-    inner = executor.inner if isinstance(executor, NamedExecutor) else executor
+    inner: ObservableExecutor = executor
+    if isinstance(executor, NamedExecutor):
+        inner = executor.inner
+    elif isinstance(executor, NamedTextCommands):
+        inner = _Untraced(executor)
     return TracedExecutor(tracer, inner, all_commands=tracer.chooses(), measured=True)
 
 
@@ -117,7 +189,7 @@ class TracedExecutor:
     """
 
     def __init__(
-        self, tracer: Tracer, executor: Executor, *, all_commands: bool, measured: bool
+        self, tracer: Tracer, executor: ObservableExecutor, *, all_commands: bool, measured: bool
     ) -> None:
         self._measured = measured
         self._tracer = tracer

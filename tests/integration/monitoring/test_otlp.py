@@ -14,6 +14,7 @@ from memlite.config import Config, load
 from memlite.core.errors import ConfigError, StartError
 from memlite.server.server import Server
 from memlite.telemetry.metrics.definitions import METRICS
+from tests.support.datagrams import Datagrams
 from tests.support.otlp import OtlpServer, attributes, otlp_server
 from tests.support.servers import RunningServer, running
 from tests.support.waiting import wait_until
@@ -154,6 +155,36 @@ def test_reads_are_traced_on_the_fast_path_and_off_it(receiver: OtlpServer) -> N
     assert stored.kind == 2  # server
     assert 0 < stored.start_time_unix_nano <= stored.end_time_unix_nano
     assert all(b"key" not in span.SerializeToString() for span in spans)
+
+
+@pytest.mark.parametrize("kind", ["memlite", "memlite-file"])
+@pytest.mark.parametrize("transport", ["TCP", "UDP"])
+def test_traces_are_continued_whatever_is_sampled(
+    receiver: OtlpServer, kind: str, transport: str
+) -> None:
+    arguments = ("--otlp", receiver.url, "--trace-sample", "1/100000000", "-U", "-1")
+    trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    hint = f"P00-{trace}-{parent}-01".encode()
+    cases = [
+        (b"ms key 5 %b\r\nvalue\r\n" % hint, b"HD\r\n", "ms"),
+        (b"ms key 5\r\nvalue\r\n", b"HD\r\n", ""),
+        (b"mg key s %b\r\n" % hint, b"HD s5\r\n", "mg"),
+        (b"mg key s\r\n", b"HD s5\r\n", ""),
+        (b"mg absent %b\r\n" % hint, b"EN\r\n", "mg"),
+        (b"ma key %b\r\n" % hint, b"CLIENT_ERROR", "ma"),
+        (b"md key %b\r\n" % hint, b"HD\r\n", "md"),
+        (b"get absent\r\n", b"END\r\n", ""),
+    ]
+    with running(kind, *arguments, environment=SELDOM) as server:
+        with Datagrams(server) as datagrams, server.connect() as wire:
+            ask = wire.ask if transport == "TCP" else datagrams.ask
+            for request, reply, _ in cases:
+                assert ask(request).startswith(reply)
+        server.stop()
+    spans = [span for span in receiver.spans() if span.kind == 2]
+    assert [span.name for span in spans] == [name for _, _, name in cases if name]
+    assert {span.trace_id.hex() for span in spans} == {trace}
+    assert {span.parent_span_id.hex() for span in spans} == {parent}
 
 
 @pytest.mark.parametrize("share", ["1/100000000", "1/1"])
