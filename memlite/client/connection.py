@@ -37,6 +37,7 @@ async def connect(
     timeout: float | None = 5.0,  # noqa: ASYNC109 - it is the connection's as well
     line_length: int = LINE_LENGTH,
     value_length: int = VALUE_LENGTH,
+    reply_length: int | None = None,
 ) -> "Connection":
     """Connect to a server.
 
@@ -49,6 +50,7 @@ async def connect(
             for no limit.
         line_length: limit for a line of a reply, in bytes.
         value_length: limit for a value, in bytes.
+        reply_length: limit for a whole reply, in bytes; None for none.
 
     Raises:
         OSError: there is no connection.
@@ -58,7 +60,11 @@ async def connect(
 
     def new() -> Connection:
         return Connection(
-            name=str(address), timeout=timeout, line_length=line_length, value_length=value_length
+            name=str(address),
+            timeout=timeout,
+            line_length=line_length,
+            value_length=value_length,
+            reply_length=reply_length,
         )
 
     async with asyncio.timeout(timeout):
@@ -85,6 +91,7 @@ class Connection(asyncio.Protocol):
             a request is sent. After that it is given up. None for no limit.
         line_length: limit for a line of a reply, in bytes.
         value_length: limit for a value, in bytes.
+        reply_length: limit for a whole reply, in bytes; None for none.
     """
 
     def __init__(
@@ -94,12 +101,15 @@ class Connection(asyncio.Protocol):
         timeout: float | None,
         line_length: int = LINE_LENGTH,
         value_length: int = VALUE_LENGTH,
+        reply_length: int | None = None,
     ) -> None:
         self.sent = 0
         self.received = 0
         self._name = name
         self._timeout = timeout
-        self._reader = ReplyReader(line_length=line_length, value_length=value_length)
+        self._reader = ReplyReader(
+            line_length=line_length, value_length=value_length, reply_length=reply_length
+        )
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         # Requests without a complete reply, in order.

@@ -87,7 +87,7 @@ class Fault(Enum):
     TLS = auto()
     """The peer speaks TLS, and the connection does not."""
     TOO_LARGE = auto()
-    """A value is longer than the reader's limit."""
+    """A value, or a reply, is longer than the reader's limit."""
     LENGTH = auto()
     """A value does not end where its announced length says."""
     EXCESS = auto()
@@ -233,6 +233,8 @@ class ReplyReader:
     Args:
         line_length: limit for a line, in bytes.
         value_length: limit for a value, in bytes.
+        reply_length: limit for the lines and values of a reply together, in bytes; None for none.
+            Parts that `take_parts` has returned do not count.
         default: the shape of replies for which `expect` was not called; None if such replies are
             an error.
 
@@ -245,16 +247,19 @@ class ReplyReader:
         *,
         line_length: int = LINE_LENGTH,
         value_length: int = VALUE_LENGTH,
+        reply_length: int | None = None,
         default: Shape | None = None,
     ) -> None:
         self.spent = False
         self._line_length = line_length
         self._value_length = value_length
+        self._reply_length = reply_length
         self._default = default
         self._expected: deque[Shape] = deque()
         self._shape: Shape | None = None  # of the reply that is being read
         self._parts: list[Part] = []
         self._lines = 0  # of that reply, so far
+        self._size = 0  # of those parts, in bytes, if it is limited
         self._chunks: list[bytes] = []
         self._have = 0
         self._need = 0  # bytes that must be there to go on; 0: a line ending must be
@@ -284,6 +289,7 @@ class ReplyReader:
         They will not be part of the `Reply` that `feed` yields.
         """
         parts, self._parts = self._parts, []
+        self._size = 0
         return parts
 
     def feed(self, data: bytes) -> Iterator[Reply]:
@@ -352,6 +358,8 @@ class ReplyReader:
                 return
             if not starts(_CRLF, after):
                 raise ReplyError(Fault.LENGTH, "a value is longer than announced", line)
+            if self._reply_length is not None:
+                self._count(len(line) + length, self._reply_length)
             self._parts.append(Item(line, data[newline + 1 : after]))
             position = after + 2
             if shape is Shape.META:
@@ -372,8 +380,19 @@ class ReplyReader:
         if self._shape is Shape.STREAM or self._shape is Shape.LAST:
             self.spent = True
         self._shape = None
-        self._lines = 0
+        self._lines = self._size = 0
         return Reply(tuple(parts))
+
+    def _count(self, size: int, limit: int) -> None:
+        """Count bytes of the reply that is being read.
+
+        Raises:
+            ReplyError: it is too long.
+        """
+        self._size += size
+        if self._size > limit:
+            text = f"a reply exceeds the limit of {limit:,} bytes"
+            raise ReplyError(Fault.TOO_LARGE, text, b"")
 
     def _announced(self, line: bytes, shape: Shape) -> int:
         """Return the length of the value that `line` announces; -1 if it announces none."""
@@ -402,6 +421,8 @@ class ReplyReader:
     def _take_line(self, line: bytes, shape: Shape) -> bool:
         """Add a line to the reply; return whether the reply ends with it."""
         self._lines += 1
+        if self._reply_length is not None:
+            self._count(len(line) + 1, self._reply_length)  # an empty line takes memory, too
         first = self._lines == 1
         done = True
         known = line in _FREQUENT

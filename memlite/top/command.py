@@ -20,6 +20,7 @@ from memlite.top.servers import Opener, Servers
 __all__ = ["main"]
 
 _PREFIX: Final = "top: --"
+_REPLY_BYTES: Final = 1024 * 1024
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -92,4 +93,12 @@ def _opener(options: Options) -> Opener:
     settings = TlsSettings(*files, verify=not parsed.tls_skip_verify)
     tls = read_tls(_PREFIX, parsed.tls, settings)
     context = None if tls is None else tls.context()
-    return partial(connect, tls=context, login=login, timeout=options.timeout)
+    return partial(
+        connect,
+        tls=context,
+        login=login,
+        timeout=options.timeout,
+        line_length=_REPLY_BYTES,
+        value_length=_REPLY_BYTES,
+        reply_length=_REPLY_BYTES,
+    )

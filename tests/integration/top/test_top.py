@@ -1,9 +1,12 @@
 """``memlite top`` with real servers: memlite, memcached, proxies, passwords and TLS."""
 
+import contextlib
 import json
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -235,3 +238,57 @@ def test_a_server_that_hangs_holds_up_no_other(
         screen.see("2 of 2 up", 60)
     finally:
         hung.process.send_signal(signal.SIGCONT)
+
+
+class Hostile:
+    """A server that answers the first request that it is asked with an endless reply."""
+
+    def __init__(self, asked: bytes, begin: bytes, part: bytes) -> None:
+        self.sent = 0
+        self._asked, self._begin, self._part = asked, begin, part
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.at = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):  # by `close`
+            while True:
+                with self._listener.accept()[0] as sock, contextlib.suppress(OSError):
+                    self._answer(sock)
+
+    def _answer(self, sock: socket.socket) -> None:
+        while data := sock.recv(4096):
+            if self._asked not in data:
+                sock.sendall(b"ERROR\r\nVERSION 1\r\n" if b"version" in data else b"ERROR\r\n")
+                continue
+            sock.sendall(self._begin)
+            while True:
+                self.sent += sock.send(self._part * (65536 // len(self._part)))
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+
+@pytest.mark.parametrize(
+    ("asked", "begin", "part", "says"),
+    [
+        (b"stats", b"", b"STAT a 1\r\n", "a reply exceeds the limit of 1,048,576 bytes"),
+        (b"stats", b"STAT a ", b"x", "not memcached's protocol"),
+        (b"config", b"", b"STAT a 1\r\n", "a reply exceeds the limit of 1,048,576 bytes"),
+        (b"get", b"VALUE a 0 900000000\r\n", b"x", "a value of 900,000,000 bytes exceeds"),
+    ],
+)
+def test_a_server_whose_reply_has_no_end(
+    asked: bytes, begin: bytes, part: bytes, says: str
+) -> None:
+    server = Hostile(asked, begin, part)
+    try:
+        code, out, err = top("--once", "--timeout", "60", server.at, COLUMNS="200")
+    finally:
+        server.close()
+    assert (code, err) == (1, "")
+    assert f"down: {says}" in out
+    assert server.sent < 32 * 1024 * 1024  # twice the limit, and what sockets hold

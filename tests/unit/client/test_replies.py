@@ -278,3 +278,30 @@ def test_errors_are_distinguished_from_other_replies():
         assert is_error(Line(text))
     for part in (Line(b"NOT_FOUND"), Line(b"EN"), Line(b"NS"), Item(b"VALUE a 0 5", b"ERROR")):
         assert not is_error(part)
+
+
+@pytest.mark.parametrize(
+    ("shape", "part"),
+    [
+        (Shape.ROWS, b"STAT a 1\r\n"),
+        (Shape.FENCED, b"STAT a 1\r\n"),
+        (Shape.ITEMS, b"VALUE a 0 1\r\nx\r\n"),
+        (Shape.DUMP, b"key=a\n"),
+    ],
+)
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_reply_of_many_parts_is_limited(shape, part, whole):
+    data = part * 100
+    assert list(reader_of(shape, reply_length=len(data)).feed(data)) == []
+    reader = reader_of(shape, reply_length=len(data) // 2)
+    with pytest.raises(ReplyError, match=r"a reply exceeds the limit of [0-9]+ bytes") as caught:
+        for piece in [data] if whole else bytes_of(data):
+            list(reader.feed(piece))
+    assert caught.value.fault is Fault.TOO_LARGE
+
+
+def test_the_limit_of_a_reply_is_for_each():
+    reader = reader_of(*[Shape.ROWS] * 100, reply_length=30)
+    assert len(list(reader.feed(b"STAT a 1\r\nEND\r\n" * 100))) == 100
+    stream = reader_of(Shape.STREAM, reply_length=30)
+    assert len(parts_of(stream, [b"OK\r\n", *[b"ts=1 gid=1\r\n"] * 100])) == 101
