@@ -4,6 +4,9 @@ import contextlib
 import http.client
 import json
 import re
+import signal
+import socket
+import struct
 from collections.abc import Callable
 
 import pytest
@@ -118,6 +121,36 @@ def test_a_proxy_lists_requests(further: list[str], tmp_path: object) -> None:
         assert wait_until(lambda: wire.stats("proxy")["trace_written"] == "2")
         assert wire.ask(b"stats reset\r\n") == b"RESET\r\n"
         assert wire.stats("slow")["slow:count"] == "0"
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+@pytest.mark.parametrize("resets", [False, True])
+def test_a_proxy_keeps_the_address_of_a_client_that_leaves_before_its_reply(
+    loop: str, resets: bool
+) -> None:
+    with (
+        running("memlite") as node,
+        proxy([node], "--slow-log", "10ms", "--loop", loop) as front,
+    ):
+        with front.connect() as wire:
+            assert wire.ask(b"get first\r\n") == b"END\r\n"
+            address, port = wire.sock.getsockname()[:2]
+            node.pause()
+            wire.send(b"get left\r\n")
+            if resets:
+                wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        # The proxy answers this one itself; by then it has seen the other end.
+        assert wait_until(lambda: front.stats()["curr_connections"] == "1")
+        node.process.send_signal(signal.SIGCONT)
+        client = f"tcp:{address}:{port}"
+        assert wait_until(lambda: (b"left", client) in slow_clients(front))
+
+
+def slow_clients(front: RunningServer) -> list[tuple[bytes, str]]:
+    """Return the first keys of slow requests, and whose they were."""
+    stats = front.stats("slow")
+    ranks = range(1, int(stats["slow:count"]) + 1)
+    return [(stats[f"slow:{n}:key"].encode(), stats[f"slow:{n}:client"]) for n in ranks]
 
 
 @pytest.mark.parametrize("further", [[], ["--in-flight", "2"]])
