@@ -56,8 +56,8 @@ EXPORTER = """
 With `--http-metric-names memcached` there are these instead, and with `both` these as well, so that
 dashboards and alerts written for
 [memcached_exporter](https://github.com/prometheus/memcached_exporter) work unchanged. What it tells
-of memcached's slabs, LRU threads, extstore and proxy does not exist here, and what would take a
-walk through all items is left out.
+of memcached's LRU threads is 0. Of slab classes there are the evictions alone, as the rest would
+take a walk through all items; extstore and memcached's proxy do not exist here.
 
 | name | type | labels | meaning |
 | --- | --- | --- | --- |

@@ -1,16 +1,32 @@
 """The metrics of memcached_exporter, for dashboards and alerts that were written for it.
 
-Names, types and labels are those of prometheus/memcached_exporter, ``pkg/exporter/exporter.go``, so
-far as the figures exist here. Those of memcached's allocator and of its LRU threads do not.
+Names, types and labels are those of prometheus/memcached_exporter, ``pkg/exporter/exporter.go``,
+with the values that it would read from memlite's ``stats`` and ``stats settings``: what memcached's
+LRU threads do is 0. Those of its slab classes are left out, apart from evictions, as for them all
+items would have to be looked at; and those of its extstore and proxy.
 """
 
 from typing import Final
 
 from memlite.core.version import SERVER_VERSION
-from memlite.telemetry.metrics.metric import Metric, Sample
+from memlite.telemetry.metrics.metric import Kind, Metric, Sample
 from memlite.telemetry.metrics.readers import by_label, counter, general
 
 __all__ = ["EXPORTER_METRICS"]
+
+_ABSENT: Final[tuple[tuple[str, Kind, str], ...]] = (
+    ("direct_reclaims_total", "counter", "Times a client's command itself had to evict"),
+    ("lru_crawler_sleep", "gauge", "Pauses of the crawler"),
+    ("lru_crawler_maintainer_thread", "gauge", "Whether a thread tends the lists"),
+    ("lru_crawler_to_crawl", "gauge", "Items that the crawler looks at in one go"),
+    ("lru_crawler_hot_percent", "gauge", "Memory for items that are hot"),
+    ("lru_crawler_warm_percent", "gauge", "Memory for items that are warm"),
+    ("lru_crawler_hot_max_factor", "gauge", "When an item is no longer hot"),
+    ("lru_crawler_warm_max_factor", "gauge", "When an item is no longer warm"),
+    ("lru_crawler_moves_to_cold_total", "counter", "Items that became cold"),
+    ("lru_crawler_moves_to_warm_total", "counter", "Items that became warm"),
+    ("lru_crawler_moves_within_lru_total", "counter", "Items moved within a list"),
+)  # fmt: skip
 
 EXPORTER_METRICS: Final[tuple[Metric, ...]] = (
     Metric(
@@ -209,6 +225,12 @@ EXPORTER_METRICS: Final[tuple[Metric, ...]] = (
         "Items that the crawler has looked at.",
         counter(lambda found: found.crawler_items_checked),
     ),
+    *(
+        Metric(
+            f"memcached_{name}", kind, f"{meaning}; always 0 here.", lambda snapshot: (Sample(0),)
+        )
+        for name, kind, meaning in _ABSENT
+    ),
     Metric(
         "memcached_malloced_bytes",
         "gauge",
@@ -225,7 +247,7 @@ EXPORTER_METRICS: Final[tuple[Metric, ...]] = (
     ),
     Metric(
         "memcached_slab_items_evicted_time_seconds",
-        "gauge",
+        "counter",
         "Seconds for which the item evicted last had not been used.",
         lambda snapshot: [Sample(one.idle, (str(one.class_id),)) for one in snapshot.evicted],
         "seconds",

@@ -137,3 +137,42 @@ def test_the_phase_of_a_move():
     assert [phase for (phase,), value in phases.items() if value] == ["move"]
     assert set(values("memlite_proxy_move_phase", proxy_snapshot()).values()) == {0}
     assert values("memlite_proxy_move_items_moved", proxy_snapshot()) == {}
+
+
+# What memcached_exporter, at its commit 0cbb0fb247, makes of `stats` and `stats settings`, without
+# extstore and memcached's proxy, and of `stats items` about evictions. Names begin with memcached_.
+EXPORTED = {
+    "gauge": """
+        up version time_seconds current_connections max_connections accepting_connections
+        current_bytes limit_bytes current_items malloced_bytes lru_crawler_enabled
+        lru_crawler_sleep lru_crawler_to_crawl lru_crawler_maintainer_thread
+        lru_crawler_hot_percent lru_crawler_warm_percent lru_crawler_hot_max_factor
+        lru_crawler_warm_max_factor
+    """,
+    "counter": """
+        uptime_seconds process_user_cpu_seconds_total process_system_cpu_seconds_total
+        commands_total read_bytes_total written_bytes_total connections_total
+        connections_rejected_total connections_yielded_total
+        connections_listener_disabled_total items_total items_evicted_total items_reclaimed_total
+        item_too_large_total item_no_memory_total direct_reclaims_total lru_crawler_starts_total
+        lru_crawler_reclaimed_total lru_crawler_items_checked_total
+        lru_crawler_moves_to_cold_total lru_crawler_moves_to_warm_total
+        lru_crawler_moves_within_lru_total slab_items_evicted_total
+        slab_items_evicted_time_seconds
+    """,
+}
+LABELS = {
+    "memcached_version": ("version",),
+    "memcached_commands_total": ("command", "status"),
+    "memcached_slab_items_evicted_total": ("slab",),
+    "memcached_slab_items_evicted_time_seconds": ("slab",),
+}
+
+
+def test_names_types_and_labels_are_those_of_memcached_exporter():
+    theirs = {
+        f"memcached_{name}": kind for kind, names in EXPORTED.items() for name in names.split()
+    }
+    assert {metric.name: metric.kind for metric in EXPORTER_METRICS} == theirs
+    for metric in EXPORTER_METRICS:
+        assert metric.labels == LABELS.get(metric.name, ())
