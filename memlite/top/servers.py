@@ -1,7 +1,6 @@
 """Asking servers for their statistics, each by itself, so that one that hangs holds up no other."""
 
 import asyncio
-import errno
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
@@ -20,7 +19,6 @@ Opener = Callable[[Address], Awaitable[Connection]]
 """Opens a connection; raises OSError."""
 
 _FIRST: Final = "no answer yet"
-_MOST_NODES: Final = 1000
 
 
 class Servers:
@@ -171,8 +169,6 @@ class _Server:
                 raise connection.lost from None
             self._refused.add(request)
             return False
-        if len(found.nodes) > _MOST_NODES:
-            raise OSError(errno.E2BIG, f"it lists more than {_MOST_NODES:,} nodes")
         self.nodes = tuple(node.address for node in found.nodes)
         return True
 

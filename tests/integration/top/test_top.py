@@ -263,13 +263,26 @@ class Hostile:
                 sock.sendall(b"ERROR\r\nVERSION 1\r\n" if b"version" in data else b"ERROR\r\n")
                 continue
             sock.sendall(self._begin)
-            while True:
+            while self._part:
                 self.sent += sock.send(self._part * (65536 // len(self._part)))
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._thread.join()
+
+
+def test_a_server_that_lists_too_many_nodes() -> None:
+    listed = b" ".join(b"h|1|%d" % number for number in range(1, 60_000))
+    body = b"1\n%b\n" % listed
+    reply = b"CONFIG cluster 0 %d\r\n%b\r\nEND\r\nVERSION 1\r\n" % (len(body), body)
+    server = Hostile(b"config get cluster", reply, b"")
+    try:
+        code, out, err = top("--once", "--timeout", "60", server.at)
+    finally:
+        server.close()
+    assert (code, err) == (1, "")
+    assert "down: ERROR" in out  # as it has no statistics either
 
 
 @pytest.mark.parametrize(
