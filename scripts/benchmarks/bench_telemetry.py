@@ -6,8 +6,8 @@ processor time per operation, that of the exporting thread included. Then, two o
 at half of that rate, one of them with a scraper that asks for the metrics once a second. Needs
 Linux, two cores and a C compiler.
 
-``--instructions`` counts the instructions of a get instead, from `data_received` to `write`, for
-which it needs valgrind; other checkouts can be compared with ``--variant``.
+``--instructions`` counts the instructions of some commands instead, from `data_received` to
+`write`, for which it needs valgrind; other checkouts can be compared with ``--variant``.
 """
 
 import argparse
@@ -149,6 +149,12 @@ def receiving() -> Iterator[int]:
 
 
 _COUNTED: Final = 2048
+_REQUESTS: Final = {
+    "get": b"get key\r\n",
+    "set": b"set key 0 0 5\r\nvalue\r\n",
+    "mg": b"mg key v\r\n",
+    "incr": b"incr number 1\r\n",
+}
 _PROGRAM: Final = f"""
 import os, random, sys
 from memlite.config import load
@@ -168,21 +174,26 @@ server = Server(load(sys.argv[1:], {{}}).config, [])
 # The same reads are measured in each run.
 server.sampler._random = random.Random(1).random
 server.counters.sample_after(128)
+server.counters.until_slow_sample = 128
 connection = server.connect()
 connection.connection_made(Nowhere())
-connection.data_received(b"set key 0 0 5\\r\\nvalue\\r\\n")
-receive, request = connection.data_received, b"get key\\r\\n"
-for _ in range(512):
-    receive(request)
-os.getppid()
-for _ in range({_COUNTED}):
-    receive(request)
+receive = connection.data_received
+receive(b"set key 0 0 5\\r\\nvalue\\r\\n")
+receive(b"set number 0 0 10\\r\\n1000000000\\r\\n")
+requests = {tuple(_REQUESTS.values())}
+for request in requests:
+    for _ in range(512):
+        receive(request)
+for request in requests:
+    os.getppid()
+    for _ in range({_COUNTED}):
+        receive(request)
 os.getppid()
 """
 
 
-def instructions(contestant: Contestant, further: Sequence[str]) -> float:
-    """Return the instructions of a get, as callgrind counts them."""
+def instructions(contestant: Contestant, further: Sequence[str]) -> list[float]:
+    """Return the instructions of each of `_REQUESTS`, as callgrind counts them."""
     command = [program("valgrind", "it counts the instructions"), "--tool=callgrind"]
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "found"
@@ -193,14 +204,17 @@ def instructions(contestant: Contestant, further: Sequence[str]) -> float:
             capture_output=True,
             text=True,
         )
-        # The second dump has what happened between the two calls.
-        dump = found.with_suffix(".2")
-        if done.returncode or not dump.exists():
+        # The first dump has what happened before the first call, and each other one what happened
+        # between two calls.
+        dumps = [found.with_suffix(f".{number}") for number in range(2, len(_REQUESTS) + 2)]
+        if done.returncode or not dumps[-1].exists():
             raise BenchError(f"{contestant.name}: {done.stderr.strip()[-300:]}")
-        (total,) = re.findall(
-            r"^(?:summary|totals): (\d+)", dump.read_text(errors="replace"), re.MULTILINE
-        )[:1]
-    return int(total) / _COUNTED
+        return [_total(dump) / _COUNTED for dump in dumps]
+
+
+def _total(dump: Path) -> int:
+    text = dump.read_text(errors="replace")
+    return int(re.findall(r"^(?:summary|totals): (\d+)", text, re.MULTILINE)[0])
 
 
 def count(options: argparse.Namespace) -> int:
@@ -209,8 +223,8 @@ def count(options: argparse.Namespace) -> int:
     with receiving() as receiver:
         rows = [(first, name, further) for name, further in variants(0, receiver).items()]
         rows += [(other, "off", ()) for other in others]
-        print("                         instructions of a get   of off")
-        off = 0.0
+        print(" " * 24 + "".join(f"{name:>9}  of off" for name in _REQUESTS) + "  instructions")
+        off: list[float] = []
         for contestant, name, further in rows:
             # The same server once more counts the same.
             if name == "off again" or (options.only and name not in options.only):
@@ -219,9 +233,8 @@ def count(options: argparse.Namespace) -> int:
             counted = instructions(contestant, further)
             off = off or counted
             progress("")
-            print(
-                f"{contestant.name:<12}{name:<12}{counted:>22,.0f}{counted / off:>9.3f}", flush=True
-            )
+            cells = [f"{one:>9,.0f}{one / of:>8.3f}" for one, of in zip(counted, off, strict=True)]
+            print(f"{contestant.name:<12}{name:<12}{''.join(cells)}", flush=True)
     return 0
 
 
@@ -322,7 +335,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--only", action="append", metavar="SERVER", help="with --instructions (repeatable)"
     )
     parser.add_argument(
-        "--instructions", action="store_true", help="count those of a get, with valgrind"
+        "--instructions", action="store_true", help="count those of commands, with valgrind"
     )
     add_options(parser)
     return parser.parse_args(arguments)
