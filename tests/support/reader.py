@@ -45,6 +45,7 @@ _SERVER = re.compile(
 )
 _SHELL = re.compile(r"(?:memlite |\./scripts/)shell(?: --dialect \w+)?(?: +#.*)?")
 _BUCKET = re.compile(r"gs://([\w-]+)")
+_REPORT = "report.html"
 _PATIENCE = 60
 _OF_A_BLOCK = 600
 
@@ -53,7 +54,8 @@ _ABSENT = ("sudo", "docker", "gcloud", "kubectl", "helm", "terraform", "tofu", "
 
 # Stands for the Python of a virtual environment in which everything is installed already. Its loads
 # are short and few, and need few keys, which may be stored in an emulated bucket: what they measure
-# is not compared with anything. Of a page's comparisons, the first draws its report.
+# is not compared with anything. Of the comparisons of a page that shows a report, the first draws
+# it.
 _SHORT = "--duration 200ms --warm-up 50ms --keys 100"
 _PYTHON = f"""#!/bin/sh
 case "$1 $2" in "-m pip" | "-m venv") exit 0 ;; esac
@@ -265,9 +267,11 @@ def _accepts(port: int) -> bool:
 
 
 @contextlib.contextmanager
-def _reader() -> Iterator[Reader]:
+def _reader(page: str) -> Iterator[Reader]:
     with tempfile.TemporaryDirectory(prefix="memlite-reader-") as folder:
         reader = Reader(Path(folder))
+        if _REPORT not in page:
+            Path(folder, ".drawn").write_text("--no-report\n")
         os.chdir(folder)
         try:
             yield reader
@@ -280,8 +284,9 @@ def main(page: str, results: str, *speed: str) -> int:
     """Follow a page, and return the exit code."""
     start_network()
     of_page = blocks(Path(page))  # its path may be relative
+    text = Path(page).read_text(encoding="utf-8")
     printed: dict[int, str] = {}
-    with _reader() as reader:
+    with _reader(text) as reader:
         for block in of_page:
             if is_read(block, "slow" in speed):
                 try:

@@ -46,13 +46,29 @@ def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+def takes_time(page: Path) -> bool:
+    """Return whether a page has a block that is only done where there is time."""
+    return any(is_read(block, slow=True) and block.note == SLOW for block in blocks(page))
+
+
 def pages(*, slow: bool) -> list[Path]:
-    """Return the pages with a block that only such a run does."""
+    """Return the pages that are followed, with those blocks or without.
+
+    With them everything else on the page is done as well, so slow tests follow no page twice.
+    """
     return [
         page
         for page in PAGES
-        if any(is_read(block, slow) and (not slow or block.note == SLOW) for block in blocks(page))
+        if any(is_read(block, slow) for block in blocks(page))
+        and (takes_time(page) == slow or (name(page) in FIRST and not slow))
     ]
+
+
+def test_a_page_is_followed_once_or_belongs_to_the_fast_suite() -> None:
+    fast, slow = pages(slow=False), pages(slow=True)
+    assert {name(page) for page in {*fast} & {*slow}} <= {*FIRST}
+    read = {page for page in PAGES if any(is_read(block, slow=True) for block in blocks(page))}
+    assert {*fast, *slow} == read
 
 
 @pytest.mark.parametrize(
