@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import functools
 import io
 import os
 import tempfile
@@ -194,15 +195,21 @@ def _build(kind: Any, value: Any, where: str) -> Any:
 
 def _build_dataclass(kind: Any, value: Any, where: str) -> Any:
     members = _checked(value, dict, where)
-    hints = typing.get_type_hints(kind)
     found = {}
-    for field in dataclasses.fields(kind):
+    for field, hint in _fields(kind):
         name = f"{where}.{field.name}".lstrip(".")
         if field.name in members:
-            found[field.name] = _build(hints[field.name], members[field.name], name)
+            found[field.name] = _build(hint, members[field.name], name)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise _InvalidFieldError(f"{name} is missing")
     return kind(**found)
+
+
+@functools.cache
+def _fields(kind: Any) -> list[tuple["dataclasses.Field[Any]", Any]]:
+    """Return the fields of a dataclass with their types, which are strings in its source."""
+    hints = typing.get_type_hints(kind)
+    return [(field, hints[field.name]) for field in dataclasses.fields(kind)]
 
 
 def _checked(value: Any, kind: Any, where: str) -> Any:

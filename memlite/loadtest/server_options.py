@@ -71,11 +71,11 @@ def server_options() -> Mapping[str, bool]:
 def proxy_options() -> Mapping[str, bool]:
     """Return the options of a proxy that can be given, and whether each takes a value."""
     # Imported here, as it takes a while.
-    from memlite.proxy.options import OPTIONS_OF_A_SERVER, command_line
+    from memlite.proxy.options import OPTIONS_OF_A_SERVER
 
     own = {
         action.option_strings[-1].removeprefix("--"): action.nargs != 0
-        for action in command_line()._actions  # argparse has no public way to ask
+        for action in _of_a_proxy()._actions  # argparse has no public way to ask
         if action.option_strings and not isinstance(action, argparse._HelpAction)
     }
     shared = {name: OPTIONS_BY_NAME[name].metavar is not None for name in OPTIONS_OF_A_SERVER}
@@ -84,6 +84,14 @@ def proxy_options() -> Mapping[str, bool]:
         for name, takes_value in {**shared, **own}.items()
         if name not in _OUR_PROXYS and not name.startswith("node-")
     }
+
+
+@functools.cache
+def _of_a_proxy() -> argparse.ArgumentParser:
+    """Return the parser of a proxy's command line."""
+    from memlite.proxy.options import command_line
+
+    return command_line()
 
 
 def server_flags(given: Sequence[Given]) -> list[str]:
@@ -118,12 +126,12 @@ def proxy_launch(given: Sequence[Given], nodes: int) -> ProxyLaunch:
     Raises:
         ConfigError: a proxy has no such option, or refuses its value.
     """
-    from memlite.proxy.options import command_line, read_options
+    from memlite.proxy.options import read_options
 
     flags = _flags("--proxy-option", given, proxy_options(), _OUR_PROXYS, "a proxy")
     somewhere = ",".join(f"127.0.0.1:{port}" for port in range(1, nodes + 1))
     try:
-        found = read_options(command_line(), [f"--nodes={somewhere}", *flags])
+        found = read_options(_of_a_proxy(), [f"--nodes={somewhere}", *flags])
     except ConfigError as error:
         text = str(error).removeprefix("proxy: ").removeprefix("--nodes: ")
         raise ConfigError(f"bench: --proxy-option: {text}") from None

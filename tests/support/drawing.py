@@ -23,7 +23,7 @@ def interrupted_while_drawing(command: Sequence[str], folder: Path) -> str:
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
-            drawing = wait_until(lambda: any(folder.rglob("*.png")), 120)
+            drawing = wait_until(lambda: any(folder.rglob("*.png")), 250)
         finally:
             process.send_signal(signal.SIGINT)
         assert drawing

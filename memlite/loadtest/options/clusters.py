@@ -58,7 +58,7 @@ def complete_comparison(options: argparse.Namespace) -> None:
         ConfigError: there are paths without a cluster.
     """
     if options.in_flight is not None:
-        options.proxy_option.append(("in-flight", str(options.in_flight)))
+        options.proxy_option = [*options.proxy_option, ("in-flight", str(options.in_flight))]
     of_proxies = bool(options.proxies or options.proxy_option)
     for name in ("paths", "proxies", "in_flight", "proxy_option"):
         if getattr(options, name) and not options.cluster:

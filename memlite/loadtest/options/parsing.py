@@ -1,6 +1,7 @@
 """Parses the command line."""
 
 import argparse
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace | None:
     Raises:
         ConfigError: the command line is invalid.
     """
-    parser = command_line()
+    parser = _parser()
     try:
         options, others = parser.parse_known_args(arguments)
         if options.command == "factorial":
@@ -52,9 +53,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace | None:
     return options
 
 
+@functools.cache
+def _parser() -> argparse.ArgumentParser:
+    """Return the parser, which takes as long to build as to read a file of results."""
+    return command_line()
+
+
 def compare_options() -> dict[str, CompareOption]:
     """Return the options of ``compare`` by all their long spellings, without dashes."""
-    commands = command_line()._actions  # argparse has no public way to ask
+    commands = _parser()._actions  # argparse has no public way to ask
     (chosen,) = (one for one in commands if isinstance(one, argparse._SubParsersAction))
     found: dict[str, CompareOption] = {}
     for action in chosen.choices["compare"]._actions:

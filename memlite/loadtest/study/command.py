@@ -40,7 +40,7 @@ from memlite.loadtest.study.progress import ExperimentProgress, StudyProgress
 from memlite.loadtest.study.runs import Sweeps
 from memlite.loadtest.study.sections import lines
 
-__all__ = ["carry_out_study"]
+__all__ = ["carry_out_study", "exit_code"]
 
 _ERRORS: Final = 1
 _INTERRUPTED: Final = 130
@@ -94,6 +94,11 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
     sentences = [*doubts(measured), *answer(measured)]
     out.writelines(f"{textwrap.fill(one, _WIDTH, break_long_words=False)}\n" for one in sentences)
     out.write(f"\nreport: {page}\ntime: {_minutes(time.monotonic() - began)}\n")
+    return exit_code(measured)
+
+
+def exit_code(measured: Measured) -> int:
+    """Return the exit code of a complete study: 1 if requests have failed, which is said, or 0."""
     if measured.failed or any(run.errors for run in measured.gets):
         sys.stderr.write("memlite: bench: requests have failed; the results say how\n")
         return _ERRORS
@@ -131,11 +136,13 @@ def _measure(sweeps: Sweeps, design: Design, folder: Path, *, quiet: bool) -> Me
     wanted = sweeps.study
     of_experiment, of_multigets = folder / _EXPERIMENT, folder / _MULTIGETS
     keep_design(of_experiment / DESIGN_NAME, design)
-    missing, left = sweeps.missing(), _left(sweeps, design, folder)
-    measured_on = systems(folder, measuring=left > 0, fresh=not sweeps.begun(), mixed=sweeps.mixed)
+    missing = sweeps.missing()
+    runs, gets = _other_measurements(wanted, design, folder)
+    left = sum(missing.values()) + runs + gets
+    begun = sweeps.begun(missing)
+    measured_on = systems(folder, measuring=left > 0, fresh=not begun, mixed=sweeps.mixed)
     with progress_display(quiet=quiet) as bar:
         if left:
-            runs, gets = _other_measurements(wanted, design, folder)
             expected = expected_seconds(sweeps, missing, runs, gets, start_seconds(folder))
             bar.message(f"{left} measurements and the report: about {_minutes(expected)}")
         bar.expect_measurements(left)

@@ -1,7 +1,7 @@
 """The sweeps of a study: those that are there, and those that are still to be measured."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -60,10 +60,13 @@ class Sweeps:
             for sweep, plan in self.plans().items()
         }
 
-    def begun(self) -> bool:
-        """Return whether anything has been measured, if only a part of a sweep."""
-        plans = self.plans()
-        return any(left < _measurements(plans[sweep]) for sweep, left in self.missing().items())
+    def begun(self, missing: Mapping[Sweep, int]) -> bool:
+        """Return whether anything has been measured, if only a part of a sweep.
+
+        Args:
+            missing: how many measurements have not been made yet, of each sweep.
+        """
+        return any(missing[sweep] < _measurements(plan) for sweep, plan in self.plans().items())
 
     def measure(self, progress: StudyProgress, pool: Pool | None) -> dict[Sweep, Results]:
         """Measure what is not there yet; return everything, in the order of the study.

@@ -75,11 +75,11 @@ def test_an_interrupted_sweep_keeps_the_repetitions_that_are_complete(tmp_path: 
     sweeps = Sweeps(replace(wanted, sweeps=wanted.sweeps[:1]), tmp_path)
     (sweep,) = sweeps.study.sweeps
     assert sweeps.missing() == {sweep: 3 * 2 * 2}
-    assert not sweeps.begun()
+    assert not sweeps.begun(sweeps.missing())
     with pytest.raises(KeyboardInterrupt):  # in the second load
         measure(sweeps, InterruptedAfter(6))
     assert sweeps.missing() == {sweep: 3 * 2 * 2 - 6}
-    assert sweeps.begun()
+    assert sweeps.begun(sweeps.missing())
     kept = tmp_path / sweep.name / "repetitions"
     parts = {path.name: path.read_bytes() for path in kept.glob("steady-*")}
     assert len(parts) == 6
@@ -144,7 +144,7 @@ def test_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
     check_file(folder)
     check_plan(folder)
-    check_what_ends_early([*command, "-q"], folder)
+    check_what_ends_early([*options, "-q"], folder, capsys)
     if CHROMIUM is not None:
         check_page(folder / "report.html")
 
@@ -158,13 +158,11 @@ def completed(command: Sequence[str], chance: str) -> subprocess.CompletedProces
     return done
 
 
-def check_what_ends_early(command: list[str], folder: Path) -> None:
+def check_what_ends_early(
+    options: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Check what a study says that cannot be completed, or of which a part has failed."""
-    shown = interrupted_while_drawing(command, folder)
-    assert shown == (
-        f"memlite: bench: interrupted after everything was measured, which is in {folder}; the "
-        f"same command with --out {folder} writes the report\n"
-    )
+    command = [sys.executable, "-m", "memlite", *options]
     path = folder / "multigets" / "multigets.json"
     document = json.loads(path.read_bytes())
     document["runs"][0]["errors"] = 3
@@ -184,14 +182,19 @@ def check_what_ends_early(command: list[str], folder: Path) -> None:
     systems = json.loads(path.read_bytes())
     systems[0]["machine"]["python"] = "CPython 2.7"
     path.write_text(json.dumps(systems))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 64
-    assert "has measurements of another system: python CPython 2.7, now CPython 3" in done.stderr
-    mixed = [*command, "--mix-systems"]
-    done = subprocess.run(mixed, capture_output=True, text=True, timeout=900)  # it draws
-    assert done.returncode == 1, done.stderr
-    assert done.stderr == "memlite: bench: requests have failed; the results say how\n"
-    assert done.stdout.startswith("Measurements are of different systems: python CPython 2.7 and")
+    assert main(options) == 64
+    said = capsys.readouterr().err
+    assert "has measurements of another system: python CPython 2.7, now CPython 3" in said
+    # With this the run is measured, and all of it is evaluated before the figures are drawn.
+    shown = interrupted_while_drawing([*command, "--mix-systems"], folder)
+    assert shown == (
+        f"memlite: bench: interrupted after everything was measured, which is in {folder}; the "
+        f"same command with --out {folder} writes the report\n"
+    )
+    assert first.exists()
+    first_of_all, *others = json.loads((folder / "results.json").read_bytes())["doubts"]
+    assert first_of_all.startswith("Measurements are of different systems: python CPython 2.7 and")
+    assert "Gets of several keys: 3 requests failed." in others
 
 
 def check_file(folder: Path) -> None:

@@ -152,3 +152,16 @@ def test_prices_are_checked_before_anything_is_measured(tmp_path):
     with pytest.raises(ConfigError, match=r"prices\.toml"):
         main(["run", "127.0.0.1:1", "--prices", str(tmp_path / "prices.toml"), "--out", str(out)])
     assert not out.exists()
+
+
+def test_a_command_line_leaves_nothing_for_the_next() -> None:
+    """Studies and experiments read hundreds of them with one parser."""
+    words = ["compare", "--cluster=2", "--paths=proxied", "--in-flight=8"]
+    for number in (1, 2):
+        options = parse([*words, f"--server-option=threads={number}"])
+        assert options is not None
+        assert options.proxy_option == [("in-flight", "8")]
+        assert options.server_option == [("threads", str(number))]
+    options = parse(["compare"])
+    assert options is not None
+    assert options.proxy_option == options.server_option == []

@@ -17,6 +17,7 @@ from memlite.loadtest.multigets.analysis import compare_sizes
 from memlite.loadtest.multigets.runs import Run
 from memlite.loadtest.results import Results
 from memlite.loadtest.statistics import latency, new_histogram
+from memlite.loadtest.study.command import exit_code
 from memlite.loadtest.study.design import QUICK, Sweep, study
 from memlite.loadtest.study.measured import Measured, answer, doubts
 from memlite.loadtest.study.report import sections
@@ -76,6 +77,22 @@ def test_gets_of_several_keys_are_doubted_as_well() -> None:
     ]
     faultless = replace(run, misses=0, errors=0, generator_share=0.1, other=0.0)
     assert not said(measured(gets=[faultless]), "Gets of several keys")
+
+
+def test_requests_that_failed_have_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    run = Run(4, True, 1, 0.0, 1.0, 1e4, 0, 2, 0.0, 0.0, latency(new_histogram()))
+    assert exit_code(measured(gets=[replace(run, errors=0)])) == 0
+    assert capsys.readouterr().err == ""
+    failing = results(kinds=("memory",), clients=(10,))
+    (point,) = failing.points
+    point = replace(point, repetitions=[replace(point.repetitions[0], errors={"timeout": 1})])
+    for found in (
+        measured(gets=[run]),
+        measured({sweep("direct"): replace(failing, points=[point])}),
+    ):
+        assert exit_code(found) == 1
+        said = capsys.readouterr().err
+        assert said == "memlite: bench: requests have failed; the results say how\n"
 
 
 def test_repetitions_that_differ_much() -> None:
