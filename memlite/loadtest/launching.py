@@ -27,6 +27,8 @@ _PROXY: Final = (sys.executable, "-P", "-m", "memlite", "proxy")
 _START_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 30.0
 _SLAB_CHUNK: Final = MEGABYTE // 2
+_start = process.start_process
+"""What starts a process. Tests replace it by something that takes less time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ def launched(
             conn_limit=launch.connections,
             max_item_size=_item_size(launch.item_size) if is_memcached else launch.item_size,
             environment=os.environ,
+            start=_start,
             start_timeout=_START_SECONDS,
             # memcached's threads take up to two seconds to end, and it has nothing to save.
             stop_timeout=0 if is_memcached else _STOP_SECONDS,

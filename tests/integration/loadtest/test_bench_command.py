@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import io
 import json
 import os
 import signal
@@ -17,6 +16,7 @@ import pytest
 from memlite.cli.main import main
 from memlite.loadtest.files import load, save
 from memlite.loadtest.results import Intervals
+from tests.support.bench import bench as bench_in_this
 from tests.support.certificates import Authority, client_context
 from tests.support.patience import patiently
 from tests.support.servers import needs_memcached, running
@@ -27,23 +27,11 @@ QUICK = ["--duration", "150ms", "--warm-up", "20ms", "--repetitions", "2", "--ke
 
 
 def bench(*arguments, timeout=100, **options):
-    """Run the command as a process if it needs a folder or an environment, and otherwise in this.
-
-    That takes a second of processor time less, for what has been imported here.
-    """
-    words = ["bench", *map(str, arguments)]
-    if options:
-        command = [sys.executable, "-m", "memlite", *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=timeout, **options)
-    handlers = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
-    said, complained = io.StringIO(), io.StringIO()
-    try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained):
-            code = main(words)
-    finally:
-        for number, handler in handlers:
-            signal.signal(number, handler)
-    return subprocess.CompletedProcess(words, code, said.getvalue(), complained.getvalue())
+    """Run the command as a process if it needs a folder or an environment, or else in this one."""
+    if not options:
+        return bench_in_this(*arguments)
+    command = [sys.executable, "-m", "memlite", "bench", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, **options)
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import itertools
 import signal
-import subprocess
-import sys
 from collections import Counter
 from time import perf_counter_ns
 
@@ -31,6 +29,7 @@ from memlite.loadtest.results import ClusterInfo
 from memlite.loadtest.spreading import spread
 from memlite.loadtest.supply import Supply
 from memlite.loadtest.workload import Keys, Load, Workload
+from tests.support.bench import bench
 from tests.support.proxies import proxy
 from tests.support.servers import START_SECONDS, RunningServer, needs_memcached
 
@@ -253,15 +252,6 @@ def handlers():
     yield
     for number, handler in before:
         signal.signal(number, handler)
-
-
-def bench(*arguments, timeout=200):
-    return subprocess.run(
-        [sys.executable, "-m", "memlite", "bench", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ import pytest
 from memlite.cli.main import main
 from memlite.loadtest.factorial.runs import problem_of
 from memlite.loadtest.files import load
+from tests.support.bench import bench
 from tests.support.drawing import interrupted_while_drawing
 from tests.support.servers import running
 from tests.support.waiting import wait_until
@@ -26,16 +27,6 @@ COMMAND = [
     *("factorial", "--factor", "clients=1,8", "--factor", "value-size=10,10k"),
     *("--repetitions", "2", "--duration", "300ms", "--warm-up", "20ms", "--keys", "100"),
 ]
-
-
-def bench(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "memlite", "bench", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
 
 
 def runs(folder: Path) -> dict[str, int]:
@@ -61,7 +52,7 @@ def test_an_experiment_that_is_interrupted_is_completed(tmp_path: Path) -> None:
     assert shown.endswith(f"memlite: bench: interrupted; {goes_on}\n")
     before = runs(folder)
     assert 2 <= len(before) < 8
-    done = bench(*COMMAND, "--out", folder)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     after = runs(folder)
     assert sorted(after) == [f"{a}.{b}-{n}" for a in (0, 1) for b in (0, 1) for n in (1, 2)]
@@ -146,7 +137,7 @@ def test_options_of_servers_and_proxies_are_factors(tmp_path: Path) -> None:
         *("factorial", "--servers", "2", "--factor", "proxies=1,2"),
         *("--factor", "in-flight=1,8", "--factor", "server:loop=asyncio,auto"),
         *("--repetitions", "1", "--duration", "100ms", "--warm-up", "20ms", "--keys", "50"),
-        *("--workload", "write-only", "--out", tmp_path),
+        *("--workload", "write-only", "--out", tmp_path, "--no-report"),
     )
     assert done.returncode == 0, done.stderr
     assert "with one repetition, effects cannot be told from chance\n" in done.stdout

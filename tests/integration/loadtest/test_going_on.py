@@ -18,6 +18,7 @@ from memlite.loadtest.kept import Kept
 from memlite.loadtest.options import parse
 from memlite.loadtest.planning import plan_of, settings_of
 from memlite.loadtest.progress import ProgressDisplay
+from tests.support.bench import bench
 from tests.support.drawing import interrupted_while_drawing
 
 REPETITIONS = 2
@@ -166,7 +167,7 @@ def test_measurements_of_another_system_are_not_mixed_unless_told(memlite, tmp_p
     assert f"127.0.0.1:{memlite.port}" in saved[0]["versions"]
     path.write_bytes(orjson.dumps(saved))
     before = kept_in(folder)
-    refused = subprocess.run(command(memlite, folder), capture_output=True, text=True, timeout=60)
+    refused = bench(*command(memlite, folder)[4:])
     assert refused.returncode == 64
     (said,) = refused.stderr.splitlines()[-1:]
     assert f"--out {folder} has measurements of another system: cores 99, now " in said
@@ -174,9 +175,7 @@ def test_measurements_of_another_system_are_not_mixed_unless_told(memlite, tmp_p
     assert "--mix-systems" in said
     assert kept_in(folder) == before
 
-    done = subprocess.run(
-        command(memlite, folder, "--mix-systems"), capture_output=True, text=True, timeout=60
-    )
+    done = bench(*command(memlite, folder, "--mix-systems")[4:])
     assert done.returncode == 0, done.stderr
     assert "Measurements are of different systems: cores 99 and " in done.stdout.replace("\n", " ")
     results = orjson.loads((folder / "results.json").read_bytes())

@@ -31,6 +31,7 @@ from memlite.loadtest.study.design import QUICK, Sweep, study
 from memlite.loadtest.study.output import runs_of
 from memlite.loadtest.study.progress import StudyProgress
 from memlite.loadtest.study.runs import Sweeps
+from tests.support.bench import bench
 from tests.support.drawing import interrupted_while_drawing
 
 CHROMIUM = shutil.which("chromium")
@@ -135,7 +136,7 @@ def test_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     problem = "contains something other than this study; choose another folder"
     assert problem in capsys.readouterr().err
 
-    done = completed(command, f"no operation has succeeded; {goes_on}")
+    done = completed(options, f"no operation has succeeded; {goes_on}")
     assert done.returncode == 0, done.stderr
     assert before.items() <= sweeps(folder).items()  # none of these was measured again
     assert f"report: {folder / 'report.html'}" in done.stdout
@@ -149,10 +150,10 @@ def test_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         check_page(folder / "report.html")
 
 
-def completed(command: Sequence[str], chance: str) -> subprocess.CompletedProcess[str]:
+def completed(options: Sequence[str], chance: str) -> subprocess.CompletedProcess[str]:
     """Complete a study. On a busy machine, 100 ms can pass without a reply; then it goes on."""
     for _ in range(5):
-        done = subprocess.run([*command, "-q"], capture_output=True, text=True, timeout=1500)
+        done = bench(*options[1:], "-q")
         if not done.stderr.endswith(f"{chance}\n"):
             break
     return done

@@ -14,6 +14,7 @@ import psutil
 
 from memlite.loadtest.files import load
 from memlite.loadtest.usage import Reading
+from tests.support.bench import bench
 from tests.support.servers import RunningServer
 from tests.support.waiting import wait_until
 
@@ -95,16 +96,11 @@ def test_on_a_busy_machine_the_verdict_says_that_it_cannot_tell(memlite: Running
     with contextlib.ExitStack() as stack:
         for _ in range(os.cpu_count() or 1):
             stack.enter_context(running(SPINNING))
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "memlite", "bench", "compare", "--backends", "memory"),
-                *("--target", f"127.0.0.1:{memlite.port}=other", "--clients", "1,2"),
-                *("--duration", "600ms", "--warm-up", "0s", "--repetitions", "2"),
-                *("--keys", "100", "--out", str(tmp_path), "--no-report", "-q"),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=100,
+        done = bench(
+            *("compare", "--backends", "memory"),
+            *("--target", f"127.0.0.1:{memlite.port}=other", "--clients", "1,2"),
+            *("--duration", "600ms", "--warm-up", "0s", "--repetitions", "2"),
+            *("--keys", "100", "--out", tmp_path, "--no-report", "-q"),
         )
     assert done.returncode == 0, done.stderr
     for point in load(tmp_path).points:

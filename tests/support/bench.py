@@ -1,0 +1,48 @@
+"""``memlite bench`` in this process, as its user runs it."""
+
+import contextlib
+import io
+import signal
+import subprocess
+from collections.abc import Iterator
+
+from memlite.cli.main import main
+from memlite.loadtest import launching
+from tests.support.forked import fork_process
+
+__all__ = ["bench"]
+
+
+def bench(*arguments: object) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end; return its exit code and what it printed.
+
+    The processes that it starts are real ones; servers and proxies are forked, as all servers of
+    tests are. A process of its own would take a second of processor time more, for imports, and
+    three if it draws, and a server that is not forked half a second. What depends on the command's
+    environment, its folder or signals needs a process, though.
+    """
+    words = ["bench", *map(str, arguments)]
+    handlers = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    said, complained = io.StringIO(), io.StringIO()
+    try:
+        with (
+            contextlib.redirect_stdout(said),
+            contextlib.redirect_stderr(complained),
+            _forking(),
+        ):
+            code = main(words)
+    finally:
+        for number, handler in handlers:
+            signal.signal(number, handler)
+    return subprocess.CompletedProcess(words, code, said.getvalue(), complained.getvalue())
+
+
+@contextlib.contextmanager
+def _forking() -> Iterator[None]:
+    """Have the load tester fork the servers and proxies that it starts."""
+    before = launching._start
+    launching._start = fork_process
+    try:
+        yield
+    finally:
+        launching._start = before
