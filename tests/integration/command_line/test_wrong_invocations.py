@@ -77,7 +77,7 @@ WRONG = {
 }
 # Files and folders that must exist, with the metavars of others that are written.
 READ = {"FILE", "NAME|FILE"}
-CREATED = {"--unix-socket", "--pidfile"}
+CREATED = {"--unix-socket", "--pidfile", "--memory-file"}
 NOT_TO_BE_FOUND = "/no/such/file"
 MISSING = {NOT_TO_BE_FOUND, "/"}
 # These take what others of their kind do not.

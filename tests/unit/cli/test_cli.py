@@ -131,7 +131,7 @@ def test_arguments_default_to_those_of_the_process(monkeypatch, capsys):
         (["-p", "70000"], "-p: must be at most 65535"),
         (["-c", "0"], "-c: must be at least 1"),
         (["--bogus"], "--bogus not recognized"),
-        (["-e", "x"], "-e: this version of memlite does not support a memory file"),
+        (["-e", ""], "-e: must not be empty"),
         (["-o", "nonsense"], "unknown option 'nonsense'"),
         (["start"], "unexpected argument 'start'"),
         (["--config=/no/such/file"], "/no/such/file"),
