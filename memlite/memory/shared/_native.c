@@ -309,12 +309,15 @@ static uint32_t gone(Table *t, Segment *s, double time) {
     for (int i = 0; i < COUNTERS; i++) dead += peek(s->dead[i]);
     return dead < used ? dead : used;
 }
-/* Which segment to use again. `clean`: its items are to be kept. S3-FIFO, by segments: new items come
-into the small queue, a tenth of all; those used twice or more while they were there go on into the main
-queue, the others leave a name, by which they count as used twice when they come back. */
-static Segment *choose(Table *t, int *clean) {
+/* Which segment to use again. `clean`: its items are to be kept. That pays if a sixth of it is dead, or if they
+take no more than half of it, whatever the rest is: two such segments go into one. Where nothing may be evicted,
+`need` bytes have to fit beside them. Else S3-FIFO, by segments: new items come into the small queue, a tenth of
+all; those used twice or more while they were there go on into the main queue, the others leave a name, by which
+they count as used twice when they come back. */
+static Segment *choose(Table *t, uint64_t need, int *clean) {
     Segment *oldest[2] = {NULL, NULL}, *emptiest = NULL;
-    uint32_t most = 0, small = 0, all = t->header->segments - (uint32_t)peek(t->header->parked);
+    uint32_t least = UINT32_MAX, whole = t->header->segment_size;
+    uint32_t small = 0, all = t->header->segments - (uint32_t)peek(t->header->parked);
     double time = now(t);
     for (uint32_t i = 0; i < t->header->segments; i++) {
         Segment *s = t->headers + i;
@@ -322,18 +325,25 @@ static Segment *choose(Table *t, int *clean) {
         if (state != FREE && state != PARKED) small += !main;
         if (state != SEALED) continue;
         if (!oldest[main] || peek(s->order) < peek(oldest[main]->order)) oldest[main] = s;
-        uint32_t bytes = gone(t, s, time);
-        if (bytes > most) { most = bytes; emptiest = s; }
+        uint32_t dead = gone(t, s, time), left = peek(s->used) - dead;
+        int pays = t->evicts ? dead >= whole / 6 || left <= whole / 2 : left + need <= whole;
+        if (pays && left < least) { least = left; emptiest = s; }
     }
-    *clean = !t->evicts || most >= t->header->segment_size / 6;
+    *clean = !t->evicts || emptiest;
     if (*clean) return emptiest;
     return oldest[0] && (small > all / 10 || !oldest[1]) ? oldest[0] : oldest[1];
+}
+/* A segment is about to be freed; its items move into `into` or, if that is NULL, into the main queue. If
+this process is killed meanwhile, the next to hold the log's mutex goes on: see `finish`. */
+static void mark_evicted(Table *t, Segment *victim, Segment *into) {
+    store(victim->owner, into ? (uint32_t)(into - t->headers) : NOBODY);
+    store(victim->state, EVICTING);
 }
 /* Frees a segment; items in it that are worth it, or all if it is to be `clean`, move elsewhere: into
 `into` or, if that is NULL, the main queue. `keep`: how many bytes at most. 1: done; 0: there was no room
 for what had to be kept; -1: an error. */
 static int evict(Table *t, Segment *victim, int clean, Segment *into, uint32_t keep) {
-    store(victim->state, EVICTING);
+    mark_evicted(t, victim, into);
     char *base = segment_base(t, victim);
     uint32_t used = load(victim->used), kept = 0, worth = peek(victim->main) ? 1 : 2;
     int live = load(victim->epoch) == load(t->header->epoch);
@@ -363,8 +373,8 @@ static int evict(Table *t, Segment *victim, int clean, Segment *into, uint32_t k
                 Record *copy = (Record *)(segment_base(t, target) + peek(target->used));
                 memcpy(copy, r, size);
                 note_latest(target, peek(r->expires));
-                store(target->used, peek(target->used) + size);
                 store(*f.slot, word_of(t, copy, peek(*f.slot) >> PLACE_BITS));
+                store(target->used, peek(target->used) + size);  /* see `count_last` */
                 if (!clean) note(*f.state, worth == 1 ? state - 1 : state & ~FREQUENCY);
                 store(r->kind, peek(r->kind) | DEAD);
                 count_dead(t, victim, size);
@@ -395,15 +405,64 @@ static int evict(Table *t, Segment *victim, int clean, Segment *into, uint32_t k
     store(victim->state, FREE);
     return 1;
 }
-/* Makes room where nothing may be evicted: items of a segment with dead records move into `mine`. */
+/* A process that was killed may have moved an item to the end of a segment, and not have counted its record as
+used. The other way round, records that no slot points to would need room that there is not. 0: done. */
+static int count_last(Table *t, Segment *s) {
+    uint64_t used = peek(s->used);
+    Record *r = (Record *)(segment_base(t, s) + used);
+    Found f;
+    if (used + sizeof(Record) > t->header->segment_size) return 0;
+    Region *region = t->regions + (r->hash >> 24);  /* whatever is there: slots tell */
+    if (take(t, region)) return -1;
+    if (look(t, r->hash, NULL, (uint64_t)((char *)r - t->base) / 8, &f, NULL))
+        store(s->used, (uint32_t)(used + record_size(r->length, r->extra)));
+    give(t, region);
+    return 0;
+}
+/* Carries out what a process that was killed had begun, before anything else is done with segments. All items
+are kept: it may have been cleaning. What they move into is its own segment, if that was open already; nobody
+else writes there, as whoever takes its place comes here first. */
+static int finish(Table *t) {
+    int done = 0;
+    uint64_t parked = 0;
+    for (uint32_t i = 0; done >= 0 && i < t->header->segments; i++) {
+        Segment *s = t->headers + i;
+        if (peek(s->state) == PARKED) parked++;
+        if (peek(s->state) != EVICTING) continue;
+        Segment *into = peek(s->owner) == NOBODY ? NULL : t->headers + peek(s->owner);
+        if (into && peek(into->state) != OPEN) { store(s->state, SEALED); continue; }  /* nothing has moved yet */
+        for (uint32_t n = 0; done >= 0 && n < t->header->segments; n++) {
+            Segment *o = t->headers + n;
+            if (peek(o->state) == OPEN && (into ? o == into : peek(o->owner) == NOBODY)) done = count_last(t, o);
+        }
+        if (done >= 0) done = evict(t, s, 1, into, 0);
+    }
+    if (done >= 0) note(t->header->parked, parked);
+    return done < 0 ? -1 : 0;
+}
+/* Takes the log's mutex, to change segments. */
+static int take_segments(Table *t) {
+    if (take(t, t->log)) return -1;
+    if (!finish(t)) return 0;
+    give(t, t->log);
+    return -1;
+}
+/* Makes room where nothing may be evicted: the items of the segment that has the fewest move into `mine`. */
 static int compact(Table *t, uint64_t size) {
     for (int tries = 0; tries < 64; tries++) {
         int clean;
-        Segment *victim = choose(t, &clean), *s = next_in(t, FREE);
-        if (!victim || !s) return 0;
-        if (t->mine) store(t->mine->state, SEALED);
-        begin(t, t->mine = s, t->worker, 0);
+        Segment *own = t->mine, *s = next_in(t, FREE);
+        if (own) store(own->state, SEALED);  /* it may be the one */
+        Segment *victim = s ? choose(t, size, &clean) : NULL;
+        if (!victim) {
+            if (own) store(own->state, OPEN);
+            return 0;
+        }
+        t->mine = NULL;
+        mark_evicted(t, victim, s);  /* before: no segment is free from here on until the victim is */
+        begin(t, s, t->worker, 0);
         if (evict(t, victim, 1, s, 0) < 0) return -1;
+        t->mine = s;
         if (peek(s->used) + size <= t->header->segment_size) return 1;
     }
     return 0;
@@ -414,9 +473,8 @@ static int free_two(Table *t) {
     for (int tries = 0; done >= 0 && tries <= 64; tries++) {
         if (free_segments(t) >= 2) return 1;
         int clean;
-        Segment *victim = choose(t, &clean);
+        Segment *victim = choose(t, 0, &clean);
         if (!victim) return 0;
-        if (!next_in(t, FREE)) clean = 0;  /* somebody was killed who had taken the last */
         done = evict(t, victim, clean && tries < 32, NULL, tries < 16 ? UINT32_MAX : 0);
     }
     return done < 0 ? -1 : 0;
@@ -426,7 +484,7 @@ nothing can be evicted. Its memory is given back before anybody may use it again
 static PyObject *park(Table *t, PyObject *none) {
     long found = -1;
     if (peek(t->header->parked) >= peek(t->header->to_park)) return PyLong_FromLong(-1);
-    if (take(t, t->log)) return NULL;
+    if (take_segments(t)) return NULL;
     if (peek(t->header->parked) < peek(t->header->to_park)) {
         int done = t->evicts || free_segments(t) >= 2 ? free_two(t) : 0;
         if (done < 0) { give(t, t->log); return NULL; }
@@ -457,12 +515,10 @@ static PyObject *unpark(Table *t, PyObject *number) {
 static int open_segment(Table *t, uint64_t size) {
     if (size > t->header->segment_size) return 0;
     if (t->held >= 0) return 0;  /* see `reserve` */
-    if (take(t, t->log)) return -1;
+    if (take_segments(t)) return -1;
     int done = 0;
     Segment *s;
-    while ((s = next_in(t, EVICTING)))  /* somebody was killed */
-        if ((done = evict(t, s, !t->evicts, NULL, 0)) <= 0) break;
-    if (done >= 0 && free_segments(t) < 2) {  /* one is always free, for what is kept of another */
+    if (free_segments(t) < 2) {  /* one is always free, for what is kept of another */
         if (!t->evicts) { done = compact(t, size); goto out; }
         if (t->mine) store(t->mine->state, SEALED);
         t->mine = NULL;
@@ -487,7 +543,7 @@ static inline int room(Table *t, uint64_t size) {
 /* Evicts a segment, for slots instead of bytes. */
 static int shed(Table *t) {
     if (t->held >= 0 || !t->evicts) return 0;
-    if (take(t, t->log)) return -1;
+    if (take_segments(t)) return -1;
     Segment *victim = next_in(t, SEALED);
     int done = victim ? evict(t, victim, 0, NULL, t->header->segment_size / 2) : 0;
     give(t, t->log);
@@ -769,14 +825,17 @@ static PyObject *init_locks(Table *t, PyObject *none) {
     pthread_mutexattr_destroy(&how);
     Py_RETURN_NONE;
 }
-/* attach(worker): seals the segments that a worker of this number, killed since, had open. */
+/* attach(worker): goes on with the segment that a worker of this number, killed since, had open. */
 static PyObject *attach(Table *t, PyObject *number) {
     t->worker = (uint32_t)PyLong_AsUnsignedLong(number);
-    if (PyErr_Occurred() || take(t, t->log)) return NULL;
+    if (PyErr_Occurred() || take_segments(t)) return NULL;
     t->mine = NULL;
-    for (uint32_t i = 0; i < t->header->segments; i++)
-        if (peek(t->headers[i].state) == OPEN && peek(t->headers[i].owner) == t->worker)
-            store(t->headers[i].state, SEALED);
+    for (uint32_t i = 0; i < t->header->segments; i++) {
+        Segment *s = t->headers + i;
+        if (peek(s->state) != OPEN || peek(s->owner) != t->worker) continue;
+        if (t->mine) store(s->state, SEALED);  /* there is one, unless two processes had the number */
+        else t->mine = s;
+    }
     give(t, t->log);
     Py_RETURN_NONE;
 }

@@ -107,7 +107,8 @@ COUNTERS: Final = 16
 NEVER: Final = 0xFFFFFFFFFFFFFFFF
 """The last expiry of a segment in which an item has none."""
 NOBODY: Final = 0xFFFFFFFF
-"""Owns the segment that the main queue is filled into."""
+"""Owns the segment that the main queue is filled into. While a segment is evicted, its owner is the
+segment that its items move into; nobody, if that is this one."""
 # More than a record has beyond what `item_total` counts: its header, the words of the reply.
 _MORE: Final = 512
 

@@ -182,6 +182,7 @@ class Mapping:
         Args:
             now: the unix time as the server has it.
         """
+        self.table.attach(0)  # finishes what one that was killed had begun
         keeping.close(self._memory, self.layout, now, time.time())
 
     def attach(self, *, compiled: bool = False) -> Twin:
@@ -216,8 +217,8 @@ class Mapping:
         """
         layout = self.layout
         surplus = -(-(layout.size - limit) // layout.segment_size)
-        if limit == self.limit:
-            return True
+        if limit == self.limit and self._words[_PARKED] <= self._words[_TO_PARK]:
+            return True  # unless who raised it was killed meanwhile
         most = layout.segments - self._workers - 3
         if self.kept_in is not None or limit > layout.size or surplus > most:
             return False

@@ -146,13 +146,21 @@ class PureTable:
         """Do nothing: the kernel has the locks."""
 
     def attach(self, worker: int) -> None:
-        """Become a worker; seal what one of the same number, killed since, had open."""
+        """Become a worker; go on with the segment that one of this number, killed since, had open.
+
+        Without that, a segment would be lost with each that is killed, and items be evicted for it.
+        """
         self._worker = worker
         self._mine = -1
         with self._lock(_LOG):
+            self._finish()
             for number in range(self._layout.segments):
                 fields = self._narrow[_NARROW * number + _STATE : _NARROW * number + _USED]
-                if fields[0] == OPEN and fields[1] == worker:
+                if fields[0] != OPEN or fields[1] != worker:
+                    continue
+                if self._mine < 0:
+                    self._mine = number
+                else:  # there is one, unless two processes had the number
                     self._narrow[_NARROW * number + _STATE] = SEALED
 
     def recover(self, now: float, shift: float, later: int) -> int:
@@ -403,14 +411,17 @@ class PureTable:
         first = _NARROW * segment + _DEAD
         return min(used, sum(self._narrow[first : first + COUNTERS]) & 0xFFFFFFFF)
 
-    def _choose(self) -> tuple[int, bool]:
+    def _choose(self, need: int = 0) -> tuple[int, bool]:
         """Return which segment to use again, and whether its items are to be kept.
 
-        S3-FIFO, by segments: new items come into the small queue, a tenth of all; those used twice
-        or more while they were there go on into the main queue, the others leave a name, by which
-        they count as used twice when they come back.
+        That pays if a sixth of it is dead, or if they take no more than half of it, whatever the
+        rest is: two such segments go into one. Where nothing may be evicted, `need` bytes have to
+        fit beside them. Else S3-FIFO, by segments: new items come into the small queue, a tenth of
+        all; those used twice or more while they were there go on into the main queue, the others
+        leave a name, by which they count as used twice when they come back.
         """
-        oldest, emptiest, most, small = [-1, -1], -1, 0, 0
+        oldest, emptiest, small = [-1, -1], -1, 0
+        whole, least = self._layout.segment_size, self._layout.segment_size + 1
         parts = self._layout.segments - self._words[PARKED_AT // 8]
         orders, now = self._wide[_ORDER::_WIDE], time.monotonic() + self.offset
         for segment, state in enumerate(self._narrow[_STATE::_NARROW]):
@@ -421,13 +432,60 @@ class PureTable:
             if oldest[main] < 0 or orders[segment] < orders[oldest[main]]:
                 oldest[main] = segment
             gone = self._gone(segment, now)
-            if gone > most:
-                most, emptiest = gone, segment
-        if not self.evicts or most >= self._layout.segment_size // 6:
+            left = self._narrow[_NARROW * segment + _USED] - gone
+            pays = left + need <= whole
+            if self.evicts:
+                pays = gone >= whole // 6 or left <= whole // 2
+            if pays and left < least:
+                least, emptiest = left, segment
+        if not self.evicts or emptiest >= 0:
             return emptiest, True
         if oldest[0] >= 0 and (small > parts // 10 or oldest[1] < 0):
             return oldest[0], False
         return oldest[1], False
+
+    def _mark_evicted(self, victim: int, into: int) -> None:
+        """Note that a segment is about to be freed, and where its items move; see `_finish`."""
+        self._narrow[_NARROW * victim + _OWNER] = into if into >= 0 else NOBODY
+        self._narrow[_NARROW * victim + _STATE] = EVICTING
+
+    def _finish(self) -> None:
+        """Carry out what a process that was killed had begun, before all else with segments.
+
+        All items are kept: it may have been cleaning. What they move into is its own segment, if
+        that was open already. Nobody else writes there: whoever takes its place comes here first.
+        """
+        narrow = self._narrow
+        states = narrow[_STATE::_NARROW].tolist()
+        for victim, state in enumerate(states):
+            if state != EVICTING:
+                continue
+            into = narrow[_NARROW * victim + _OWNER]
+            if into != NOBODY and narrow[_NARROW * into + _STATE] != OPEN:
+                narrow[_NARROW * victim + _STATE] = SEALED  # nothing has moved yet
+                continue
+            for segment in range(len(states)):
+                at, main = _NARROW * segment, into == NOBODY
+                if narrow[at + _STATE] == OPEN and (
+                    narrow[at + _OWNER] == NOBODY if main else segment == into
+                ):
+                    self._count_last(segment)
+            self._evict(victim, clean=True, into=-1 if into == NOBODY else into)
+        self._words[PARKED_AT // 8] = states.count(PARKED)
+
+    def _count_last(self, segment: int) -> None:
+        """Count a record that a process had moved to the end of a segment when it was killed.
+
+        The other way round, records that no slot points to would need room that there is not.
+        """
+        layout, used = self._layout, self._narrow[_NARROW * segment + _USED]
+        at = layout.segments_at + segment * layout.segment_size + used
+        if used + RECORD_SIZE > layout.segment_size:
+            return
+        length, low, _, _, _, extra, _, _ = RECORD.unpack_from(self._memory, at)
+        with self._lock(low >> 24):  # whatever is there: slots tell
+            if self._slot_of(low, at // 8) >= 0:
+                self._narrow[_NARROW * segment + _USED] = used + record_size(length, extra)
 
     def _evict(self, victim: int, *, clean: bool, into: int = -1, keep: int = 0) -> bool:
         """Free a segment; items that are worth it, or all if it is to be `clean`, move elsewhere.
@@ -442,7 +500,7 @@ class PureTable:
             Whether it is free; there was no room for what had to be kept otherwise.
         """
         narrow, layout, memory = self._narrow, self._layout, self._memory
-        narrow[_NARROW * victim + _STATE] = EVICTING
+        self._mark_evicted(victim, into)
         base = layout.segments_at + victim * layout.segment_size
         live = self._wide[_WIDE * victim + _EPOCH] == self._words[EPOCH_AT // 8]
         worth = 1 if narrow[_NARROW * victim + _MAIN] else 2
@@ -501,8 +559,8 @@ class PureTable:
         copy = layout.segments_at + target * layout.segment_size + used
         memory[copy : copy + size] = memory[place : place + size]
         self._note_latest(target, RECORD.unpack_from(memory, place)[3])
-        narrow[_NARROW * target + _USED] = used + size
         self._slots[slot] = self._slots[slot] & ~PLACE | copy // 8
+        narrow[_NARROW * target + _USED] = used + size  # see `_count_last`
         memory[place + RECORD_SIZE - 1] |= DEAD
 
     def _seal(self) -> None:
@@ -511,16 +569,23 @@ class PureTable:
         self._mine = -1
 
     def _compact(self, size: int) -> bool:
-        """Make room where nothing may be evicted: items of a segment with dead ones move."""
+        """Make room where nothing may be evicted: move the items of the segment with the fewest."""
+        narrow = self._narrow
         for _ in range(_TRIES):
-            victim, mine = self._choose()[0], self._next_in(FREE)
-            if victim < 0 or mine < 0:
+            own, mine = self._mine, self._next_in(FREE)
+            self._seal()  # it may be the one
+            victim = self._choose(size)[0] if mine >= 0 else -1
+            if victim < 0:
+                if own >= 0:
+                    narrow[_NARROW * own + _STATE] = OPEN
+                self._mine = own
                 return False
-            self._seal()
+            # Before: no segment is free from here on until the victim is.
+            self._mark_evicted(victim, mine)
             self._begin(mine, self._worker, 0)
-            self._mine = mine
             self._evict(victim, clean=True, into=mine)
-            if self._narrow[_NARROW * mine + _USED] + size <= self._layout.segment_size:
+            self._mine = mine
+            if narrow[_NARROW * mine + _USED] + size <= self._layout.segment_size:
                 return True
         return False
 
@@ -535,8 +600,6 @@ class PureTable:
             victim, clean = self._choose()
             if victim < 0:
                 return False
-            if self._next_in(FREE) < 0:
-                clean = False  # somebody was killed who had taken the last
             keep = self._layout.size if tries < _TRIES // 4 else 0
             self._evict(victim, clean=clean and tries < _TRIES // 2, keep=keep)
         return False
@@ -551,6 +614,7 @@ class PureTable:
         if words[parked] >= words[parked + 1]:
             return -1
         with self._lock(_LOG):
+            self._finish()
             if words[parked] >= words[parked + 1]:
                 return -1
             if not self.evicts and self._free_segments() < 2:
@@ -576,9 +640,7 @@ class PureTable:
         if size > self._layout.segment_size or self._held >= 0:
             return False
         with self._lock(_LOG):
-            while (one := self._next_in(EVICTING)) >= 0:
-                if not self._evict(one, clean=not self.evicts):  # somebody was killed
-                    break
+            self._finish()
             if self._free_segments() < 2:  # one is always free, for what is kept of another
                 if not self.evicts:
                     return self._compact(size)
@@ -606,6 +668,7 @@ class PureTable:
 
     def _shed(self) -> None:
         with self._lock(_LOG):
+            self._finish()
             victim = self._next_in(SEALED)
             if victim >= 0:
                 self._evict(victim, clean=False, keep=self._layout.segment_size // 2)
