@@ -232,7 +232,12 @@ class Connection(asyncio.Protocol):
 
     @property
     def unread(self) -> int:
-        """The bytes of replies that the peer has yet to read."""
+        """The bytes of replies that the peer has yet to read; 0 while the transport takes more.
+
+        A transport holds some without saying when they are gone: over TLS up to half a megabyte.
+        """
+        if self.writable and not self._unsent:
+            return 0
         return self._transport.get_write_buffer_size() + sum(map(len, self._unsent or ()))
 
     def idle_since(self, second: int) -> bool:

@@ -19,7 +19,7 @@ from memlite.protocol.replies import STORED
 from memlite.protocol.text_table import GET, REJECT, SET, SET_FRAMED
 from memlite.server.execution.command_set import CommandObserver, CommandSet, Later
 from memlite.server.execution.instrumentation import Instrumentation
-from memlite.server.execution.reply_room import ReplyRoom
+from memlite.server.execution.reply_room import Place, ReplyRoom
 from memlite.server.scheduler import Scheduler
 
 __all__ = ["PipelinedExecutor", "ReplySink"]
@@ -45,7 +45,8 @@ class ReplySink(Protocol):
     Attributes:
         number: the socket's file descriptor, for the log.
         out: receives the replies, in order.
-        unread: bytes of replies that the peer has yet to read.
+        unread: bytes of replies that the peer has yet to read; 0 while more are taken at once. The
+            sink calls `PipelinedExecutor.peer_has_read` after it has become 0.
     """
 
     out: list[Part]
@@ -320,7 +321,7 @@ class PipelinedExecutor:
         if attempt is not None:
             writes = attempt.writes
             if not writes and not self._fits(request, attempt.result):
-                attempt = None  # it is read again when there is room
+                attempt = None  # it is read again
                 request.counted = True
             elif not writes:
                 self._finish(request, self._engine.confirm(attempt))
@@ -401,9 +402,10 @@ class PipelinedExecutor:
             if reply is None:
                 run = partial(self._run_again if request.counted else self._run, request)
                 reply = await engine.carry_out(request.access, request.keys, run)
-                if not self._fits(request, reply):
-                    size, reply = _size(reply), _NOTHING  # the values are not kept
-                    reply = await self._when_it_fits(request, size)
+                place = self._line_up(request, reply)
+                if place is not None:
+                    reply = _NOTHING  # the values are not kept
+                    reply = await self._when_it_fits(request, place)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - see `_attempt`
             reply = self._refusal(request, error)
         self._finish(request, reply)
@@ -413,18 +415,19 @@ class PipelinedExecutor:
         access = request.access
         return self._sink is None and access.reads and not access.conditional
 
-    async def _when_it_fits(self, request: _Request, size: int) -> _Reply:
+    async def _when_it_fits(self, request: _Request, place: Place) -> _Reply:
         """Read again, as often as necessary, once there is room for a reply of that size."""
         again = partial(self._run_again, request)
         while True:
-            await self._room.wait(request, size)
-            try:
+            with place:
+                await place.wait()
+                if self._nobody_reads(request):
+                    return _NOTHING
                 reply = await self._engine.carry_out(request.access, request.keys, again)
-            finally:
-                self._room.kept(size)
-            if self._fits(request, reply):
+            further = self._line_up(request, reply)
+            if further is None:
                 return reply
-            size, reply = _size(reply), _NOTHING
+            place, reply = further, _NOTHING
 
     # A get of one key that has nothing to wait for except its read
 
@@ -459,16 +462,17 @@ class PipelinedExecutor:
         try:
             found = self._engine.get(request.key, record, partial(self._run, request))
             reply: _Reply = ([found], None) if isinstance(found, bytes) else found
-            if len(self._queue) > 1 and not self._fits(request, reply):
-                self._scheduler.spawn(self._get_when_it_fits(request, _size(reply)))
+            place = self._line_up(request, reply) if len(self._queue) > 1 else None
+            if place is not None:
+                self._scheduler.spawn(self._get_when_it_fits(request, place))
                 return
         except Exception as error:  # noqa: BLE001 - see `_attempt`
             reply = self._refusal(request, error)
         self._finish(request, reply)
 
-    async def _get_when_it_fits(self, request: _Read, size: int) -> None:
+    async def _get_when_it_fits(self, request: _Read, place: Place) -> None:
         try:
-            reply = await self._when_it_fits(request, size)
+            reply = await self._when_it_fits(request, place)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - see `_attempt`
             reply = self._refusal(request, error)
         self._finish(request, reply)
@@ -477,11 +481,21 @@ class PipelinedExecutor:
 
     def _fits(self, request: _Request, reply: _Reply) -> bool:
         """Return whether there is room for the reply to a read; others have to be kept."""
-        access, sink = request.access, self._sink
-        if sink is None or not access.cached or access.conditional:
+        if not self._may_drop(request):
             return True
+        return self._room.fits(_size(reply), self._unread, first=self._queue[0] is request)
+
+    def _line_up(self, request: _Request, reply: _Reply) -> Place | None:
+        """Return None if there is room for a reply; otherwise its place among those that wait."""
+        if not self._may_drop(request):
+            return None
         first = self._queue[0] is request
-        return self._room.fits(_size(reply), sink.unread, first=first)
+        return self._room.claim(request, _size(reply), self._unread, first=first)
+
+    def _may_drop(self, request: _Request) -> bool:
+        """Return whether a command can be repeated, and there is somebody to wait for."""
+        access = request.access
+        return self._sink is not None and access.cached and not access.conditional
 
     def _submit_alone(self, request: _Request) -> None:
         self.ended = self.ended or request.command is QUIT

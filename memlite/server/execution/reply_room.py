@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Hashable, Iterable
-from typing import Final
+from typing import Final, Self
 
-__all__ = ["ReplyRoom"]
+__all__ = ["Place", "ReplyRoom"]
 
-# What a connection's transport takes without asking to wait; more is left unread by the peer.
+# If no more than this is held, a reply fits whatever its size, which may exceed the limit.
 _ALWAYS: Final = 128 * 1024
 
 
@@ -23,43 +23,42 @@ class ReplyRoom:
 
     Attributes:
         waiting: bytes of replies that wait for an earlier one.
-        short: the reads that wait for room.
+        promised: bytes of room that was promised to reads that are carried out again.
+        short: the places of reads that wait for room.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit: Final = limit
         self.waiting = 0
-        self._promised = 0  # to reads that are carried out again
-        self.short: dict[Hashable, tuple[int, asyncio.Future[None]]] = {}
+        self.promised = 0
+        self.short: dict[Hashable, Place] = {}
 
-    def fits(self, size: int, unread: int, *, first: bool) -> bool:
-        """Return whether there is room.
+    def claim(self, request: Hashable, size: int, unread: int, *, first: bool) -> "Place | None":
+        """Return None if there is room for a reply; otherwise the request's place in the line.
+
+        It is in the line when this returns: room that there is only a moment later is offered to it
+        as well.
 
         Args:
+            request: the request.
             size: of the reply, in bytes.
             unread: bytes that the peer has yet to read.
             first: whether it is its turn to be sent.
         """
-        held = unread if first else unread + self.waiting + self._promised
+        if self.fits(size, unread, first=first):
+            return None
+        place = self.short[request] = Place(self, request, size)
+        return place
+
+    def fits(self, size: int, unread: int, *, first: bool) -> bool:
+        """Return whether there is room; see `claim`."""
+        held = unread if first else unread + self.waiting + self.promised
         return held <= _ALWAYS or held + size <= self._limit
-
-    async def wait(self, request: Hashable, size: int) -> None:
-        """Wait until there is room for the reply to a request, which is then promised to it."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.short[request] = size, future
-        await future
-
-    def kept(self, size: int) -> None:
-        """Note that what was promised was used, or is not needed."""
-        self._promised -= size
 
     def release(self) -> None:
         """Have all reads go on, as there is nobody to read the replies."""
-        for size, future in self.short.values():
-            self._promised += size
-            if not future.done():
-                future.set_result(None)
-        self.short.clear()
+        for place in list(self.short.values()):
+            place.promise()
 
     def offer(self, requests: Iterable[Hashable], unread: int) -> None:
         """Have reads go on that there is room for.
@@ -72,13 +71,57 @@ class ReplyRoom:
             return
         first = True
         for request in requests:
-            short = self.short.get(request)
-            if short is not None:
-                size, future = short
-                if not self.fits(size, unread, first=first):
+            place = self.short.get(request)
+            if place is not None:
+                if not self.fits(place.size, unread, first=first):
                     return
-                del self.short[request]
-                self._promised += size
-                if not future.done():
-                    future.set_result(None)
+                place.promise()
             first = False
+
+
+class Place:
+    """The place of a read in the line for room, and then the room that is promised to it.
+
+    As a context manager it gives back whichever it has, however the read ends.
+
+    Args:
+        room: what it waits for.
+        request: the request.
+        size: of the reply, in bytes.
+
+    Attributes:
+        size: as above.
+    """
+
+    __slots__ = ("_promised", "_request", "_room", "_turn", "size")
+
+    def __init__(self, room: ReplyRoom, request: Hashable, size: int) -> None:
+        self._room = room
+        self._request = request
+        self.size = size
+        self._promised = False
+        self._turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def wait(self) -> None:
+        """Wait until the room is promised."""
+        await self._turn
+
+    def promise(self) -> None:
+        """Leave the line, with room."""
+        room = self._room
+        del room.short[self._request]
+        self._promised = True
+        room.promised += self.size
+        if not self._turn.done():
+            self._turn.set_result(None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        room = self._room
+        if self._promised:
+            self._promised = False
+            room.promised -= self.size
+        elif room.short.get(self._request) is self:
+            del room.short[self._request]
