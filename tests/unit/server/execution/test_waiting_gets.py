@@ -1,6 +1,7 @@
 """Gets whose replies have no room: however they end, they give the room back, and all go on."""
 
 import asyncio
+import socket
 
 import pytest
 
@@ -228,3 +229,33 @@ async def test_the_server_stops(one):
     await one.expect(b"END\r\n" + items(range(5), VALUES))
     async with asyncio.timeout(60):
         assert await one.reader.read() == b""
+
+
+async def test_a_transport_that_holds_some_without_saying_when_it_is_gone():
+    """As those of TLS do, whose limits these are; the next large reply waits for nothing then."""
+    async with serving(HeldBackend) as one:
+        one.server.counters.until_slow_sample = 10_000
+        connection, small, large = one.connection, b"s" * 100_000, b"l" * 4_100_000
+        transport = connection._transport
+        transport.set_write_buffer_limits(high=512 * 1024)
+        one.writer.transport.pause_reading()
+        for part, option in ((transport, socket.SO_SNDBUF), (one.writer, socket.SO_RCVBUF)):
+            part.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, 64 * 1024)
+        count = 0
+        while transport.get_write_buffer_size() <= 2 * len(small):  # the sockets take the first
+            one.send(b"get small\r\n")
+            await one.until(lambda: one.backend.readers)
+            one.backend.find(b"small", small)
+            await one.until(lambda: not connection.executor.pending)
+            count += 1
+        assert connection.writable
+        one.send(b"get large\r\nget slow\r\n")
+        await one.until(lambda: len(one.backend.readers) == 2)
+        one.backend.find(b"large", large)
+        one.writer.transport.resume_reading()
+        hit = b"VALUE %b 0 %d\r\n%b\r\nEND\r\n"
+        await one.expect(hit % (b"small", len(small), small) * count)
+        await one.expect(hit % (b"large", len(large), large))
+        one.backend.find(b"slow", None)
+        await one.expect(b"END\r\n")
+        assert idle(connection.executor)
