@@ -33,6 +33,7 @@ _REPLY: Final = {
 _STORED_LINE: Final = b"STORED\r\n"
 _NOT_STORED_LINE: Final = replies.NOT_STORED
 _QUIET: Final = b"q"
+_NOREPLY: Final = b"noreply"
 _KEY: Final = b"k"
 _G: Final = b"g"[0]
 _SPACE: Final = b" "[0]
@@ -256,6 +257,8 @@ class ShortCommands(MetaCommands):
         """``delete <key> [noreply]``."""
         if len(words) != 2 or not 0 < len(words[1]) <= LONGEST_KEY:
             return self._unanswered(ShortCommands.short_delete, words, position)
+        if words[1] == _NOREPLY:  # the key, and yet no reply, as with memcached
+            return 0
         self.out.append(b"DELETED\r\n" if self._engine.delete(words[1]) else b"NOT_FOUND\r\n")
         return position
 

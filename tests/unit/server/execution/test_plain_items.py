@@ -35,15 +35,25 @@ TEXT = (
 
 
 class Client:
-    """A connection to a new server, with shortcuts or, because commands are counted, without."""
+    """A connection to a new server, with shortcuts or, because commands are counted, without.
 
-    def __init__(self, *, shortcuts):
+    Args:
+        shortcuts: whether the engine has shortcuts.
+        sampled: whether all reads are sampled, whose commands are parsed without shortcuts; else
+            none is.
+    """
+
+    def __init__(self, *, shortcuts, sampled=False):
         self.monotonic = 0.0
         clock = Clock(lambda: self.monotonic, lambda: START)
         self.server = Server(Config(), [], clock=clock)
         self.server.scheduler.loop = Loop()
         if not shortcuts:
             self.server.engine.observe(PrefixStats(), None)
+        sampler = self.server.sampler
+        sampler.interval, sampler._random = 1 if sampled else 2**40, lambda: 0.5
+        self.server.counters.sample_after(sampler.next_read())
+        self.server.counters.until_slow_sample = sampler.next_read()
         self.connection = self.server.connect()
         self.transport = Transport()
         self.connection.connection_made(self.transport)
@@ -109,10 +119,11 @@ def with_unique(data, client):
     )
 
 
+@pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_any_commands(seed):
+def test_any_commands(seed, sampled):
     choice = random.Random(seed)
-    with_shortcuts, without = Client(shortcuts=True), Client(shortcuts=False)
+    with_shortcuts, without = Client(shortcuts=True), Client(shortcuts=False, sampled=sampled)
     for _ in range(300):
         commands = [command(choice) for _ in range(choice.choice((1, 3)))]
         data = b"".join(commands) if b"TICK" not in commands else b"TICK"
@@ -169,10 +180,11 @@ def binary_command(choice):
     return make
 
 
+@pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_any_binary_commands(seed):
+def test_any_binary_commands(seed, sampled):
     choice = random.Random(seed)
-    clients = BinaryClient(shortcuts=True), BinaryClient(shortcuts=False)
+    clients = BinaryClient(shortcuts=True), BinaryClient(shortcuts=False, sampled=sampled)
     for _ in range(300):
         makers = [binary_command(choice) for _ in range(choice.choice((1, 3)))]
         tick = choice.random() < 0.03

@@ -18,11 +18,11 @@ ODD = (
     b"incr a  noreply\r\n", b"delete a noreplynoreply\r\n", b"set a\nb 0 0 1\r\nx\r\n",
     b"delete a\nincr 1 1\r\n", b"set a 0 0 0\r\n\r\n", b"xxt b\r\n",
     b"set get 0 0 9\r\nget a\r\nge\r\n", b"replace a 0 0 5 noreply\r\nabcde\r\n", b"gats 0 b\r\n",
-    b"set a 0 0 4097\r\n" + b"v" * 4097 + b"\r\n",
+    b"set a 0 0 4097\r\n" + (b"v" * 1022 + b"\r\n") * 4 + b"v\r\n",
     b"prepend a 0 0 4096\r\n" + b"\r\n" * 2048 + b"\r\n",
     b"set a 0 0 20000\r\n" + b"w\r\n" * 6666 + b"ww\r\n", b"gets a\r\n", b"gats 0 a\r\n",
     b"get a b\r\n", b"get " + b"k" * 251 + b"\r\n", b"get " + b"k " * 3000 + b"a\r\n",
-    b"set " + b"k" * 251 + b" 0 0 1\r\nx\r\n", b"cas a 0 0 1 5 noreply\r\nx\r\n",
+    b"set " + b"k" * 251 + b" 0 0 1\r\nx\r\n", b"cas a 0 0 1 99999 noreply\r\nx\r\n",
 )  # fmt: skip
 
 
@@ -32,10 +32,11 @@ def reads(data, choice):
     return [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True) if a < b]
 
 
+@pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_commands_together(seed):
+def test_commands_together(seed, sampled):
     choice = random.Random(seed)
-    together, apart = Client(shortcuts=True), Client(shortcuts=False)
+    together, apart = Client(shortcuts=True), Client(shortcuts=False, sampled=sampled)
     for _ in range(60):
         commands = [
             choice.choice(ODD) if choice.random() < 0.15 else command(choice)
