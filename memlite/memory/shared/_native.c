@@ -32,6 +32,8 @@ taken in this order: that of the log, then those of regions, one at a time. */
 #define NEVER UINT64_MAX
 #define COUNTERS 16
 #define LATEST 0x1p64  /* no expiry is later */
+#define HEAD 300  /* more than comes before the value in a reply */
+#define EVICTED_AT_MOST 65536
 #define NOBODY UINT32_MAX  /* owns the segment that the main queue is filled into */
 
 enum { FREE, OPEN, SEALED, EVICTING, PARKED };
@@ -96,6 +98,7 @@ typedef struct {
     unsigned long long evictions, evicted_unfetched, reclaimed, expired_unfetched, reinserted;
     int evicts;                    /* whether live items make room for others */
     int met;                       /* what the last `store` or `delete` found: layout.py */
+    PyObject *evicted;             /* a list of what is evicted, while anybody watches: layout.py */
 } Table;
 
 #define load(p) atomic_load_explicit(&(p), memory_order_acquire)
@@ -339,6 +342,24 @@ static void mark_evicted(Table *t, Segment *victim, Segment *into) {
     store(victim->owner, into ? (uint32_t)(into - t->headers) : NOBODY);
     store(victim->state, EVICTING);
 }
+/* Tells those who watch of an item that is evicted: EVICTED of layout.py. */
+static void tell_evicted(Table *t, Record *r, uint32_t state) {
+    if (!t->evicted || !PyList_CheckExact(t->evicted) || PyList_GET_SIZE(t->evicted) >= EVICTED_AT_MOST) return;
+    uint64_t expires = peek(r->expires);
+    uint32_t head = r->length < HEAD ? r->length : HEAD;
+    PyObject *told = PyBytes_FromStringAndSize(NULL, 20 + r->key + (Py_ssize_t)head);
+    char *p = told ? PyBytes_AS_STRING(told) : NULL;
+    if (p) {
+        memcpy(p, &expires, 8);
+        memcpy(p + 8, &state, 4);
+        memcpy(p + 12, &r->length, 4);
+        memcpy(p + 16, &(uint32_t){r->key}, 4);
+        memcpy(p + 20, key_of(r), r->key);
+        memcpy(p + 20 + r->key, r + 1, head);
+    }
+    if (!p || PyList_Append(t->evicted, told)) PyErr_Clear();  /* no memory: it goes unseen */
+    Py_XDECREF(told);
+}
 /* Frees a segment; items in it that are worth it, or all if it is to be `clean`, move elsewhere: into
 `into` or, if that is NULL, the main queue. `keep`: how many bytes at most. 1: done; 0: there was no room
 for what had to be kept; -1: an error. */
@@ -382,6 +403,7 @@ static int evict(Table *t, Segment *victim, int clean, Segment *into, uint32_t k
                 t->reinserted++;
             } else {
                 int unread = !(state & FETCHED);
+                if (live && !expired && t->evicted) tell_evicted(t, r, state);
                 if (live && !expired && worth == 2) {
                     uint16_t name;
                     _Atomic uint16_t *ghost = ghost_of(t, r->hash, peek(*f.slot) >> PLACE_BITS, &name);
@@ -979,6 +1001,7 @@ damaged:
 
 static void dealloc(Table *t) {
     if (t->base) PyBuffer_Release(&t->buffer);
+    Py_XDECREF(t->evicted);
     Py_TYPE(t)->tp_free((PyObject *)t);
 }
 static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *words) {
@@ -1031,6 +1054,7 @@ static PyMemberDef members[] = {
     {"evicted_unfetched", T_ULONGLONG, offsetof(Table, evicted_unfetched), READONLY, NULL},
     {"reclaimed", T_ULONGLONG, offsetof(Table, reclaimed), READONLY, NULL},
     {"expired_unfetched", T_ULONGLONG, offsetof(Table, expired_unfetched), READONLY, NULL},
+    {"evicted", T_OBJECT, offsetof(Table, evicted), 0, NULL},
     {"evicts", T_INT, offsetof(Table, evicts), 0, NULL},
     {"met", T_INT, offsetof(Table, met), READONLY, NULL},
     {"reinserted", T_ULONGLONG, offsetof(Table, reinserted), READONLY, NULL},

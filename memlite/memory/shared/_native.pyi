@@ -8,6 +8,7 @@ VERSION: Final = 3
 class Table:
     second: int
     offset: float
+    evicted: list[bytes] | None
     evictions: int
     evicted_unfetched: int
     reclaimed: int

@@ -29,10 +29,13 @@ __all__ = [
     "DEAD",
     "EMPTY",
     "EPOCH_AT",
+    "EVICTED",
+    "EVICTED_AT_MOST",
     "EVICTING",
     "FLUSH_AT",
     "FREE",
     "GONE",
+    "HEAD",
     "HEADER",
     "KEEP",
     "KEPT",
@@ -93,6 +96,12 @@ RECORD: Final = struct.Struct("<IIQdIHBB")
 """Length of the reply, hash, cas unique, expiry, second it was stored, bytes after the reply,
 length of the key, kind."""
 RECORD_SIZE: Final = RECORD.size
+EVICTED: Final = struct.Struct("<dIII")
+"""What a table tells of an item that it has evicted: expiry, state, length of the reply, length of
+the key; then the key, and the reply as far as its value, or somewhat further (`HEAD`)."""
+EVICTED_AT_MOST: Final = 65536
+"""How many items it tells of before somebody takes notice."""
+HEAD: Final = 300
 _REGION_SIZE: Final = 128
 REGION_FIELDS: Final = 64
 """Where the numbers of a region begin, after its mutex: serial, items, bytes, busy."""

@@ -46,6 +46,7 @@ class Twin(Protocol):
 
     second: int
     offset: float
+    evicted: list[bytes] | None
     evicts: int
 
     @property

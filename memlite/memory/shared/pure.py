@@ -17,10 +17,13 @@ from memlite.memory.shared.layout import (
     DEAD,
     EMPTY,
     EPOCH_AT,
+    EVICTED,
+    EVICTED_AT_MOST,
     EVICTING,
     FLUSH_AT,
     FREE,
     GONE,
+    HEAD,
     KEEP,
     MET_EXPIRED,
     MET_EXPIRED_UNFETCHED,
@@ -101,6 +104,7 @@ class PureTable:
     Attributes:
         second: the current unix second, of which the lower 27 bits are noted as uses.
         offset: what to add to the monotonic clock for the unix time.
+        evicted: a list of live items that it evicts, while somebody watches, as `layout` has them.
         evictions: live items that this process has evicted.
         evicted_unfetched: those of them that were never read.
         reclaimed: expired items that it has evicted.
@@ -135,6 +139,7 @@ class PureTable:
         self._worker = 0
         self.second = 0
         self.offset = 0.0
+        self.evicted: list[bytes] | None = None
         self.evictions = self.evicted_unfetched = 0
         self.reclaimed = self.expired_unfetched = 0
         self.reinserted = 0
@@ -537,6 +542,8 @@ class PureTable:
                     self.reinserted += 1
                     continue
                 unread = not state & FETCHED
+                if live and not expired and self.evicted is not None:
+                    self._tell_evicted(place, state)
                 if live and not expired and worth > 1:
                     ghost, name = self._ghost_of(low, self._slots[slot] >> PLACE_BITS)
                     self._ghosts[ghost] = name
@@ -551,6 +558,16 @@ class PureTable:
         narrow[_NARROW * victim + _USED] = 0
         narrow[_NARROW * victim + _STATE] = FREE
         return True
+
+    def _tell_evicted(self, place: int, state: int) -> None:
+        assert self.evicted is not None  # noqa: S101 - somebody watches
+        if len(self.evicted) < EVICTED_AT_MOST:
+            length, _, _, expires, _, _, key, kind = RECORD.unpack_from(self._memory, place)
+            begin = place + RECORD_SIZE
+            key_at = begin + (length if kind & UNNAMED else 6)
+            head = self._memory[begin : begin + min(length, HEAD)]
+            name = self._memory[key_at : key_at + key]
+            self.evicted.append(EVICTED.pack(expires, state, length, key) + name + head)
 
     def _move(self, place: int, size: int, slot: int, target: int) -> None:
         """Copy a record to the end of a segment, and have its slot point there."""

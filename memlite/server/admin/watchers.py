@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONNEVENTS",
+    "EVICTIONS",
     "FETCHERS",
     "SLOW",
     "STREAMS",
@@ -25,7 +26,7 @@ __all__ = [
     "stream_named",
 ]
 
-_EVICTIONS, FETCHERS, _MUTATIONS = "evictions", "fetchers", "mutations"
+EVICTIONS, FETCHERS, _MUTATIONS = "evictions", "fetchers", "mutations"
 CONNEVENTS, _DELETIONS = "connevents", "deletions"
 SLOW = "slow"
 
@@ -33,7 +34,7 @@ SLOW = "slow"
 # There are no events for streams without a constant above: memlite has no proxy, slabs or LRU
 # threads, and memcached itself has none for rawcmds.
 STREAMS: Final = (
-    "rawcmds", _EVICTIONS, FETCHERS, _MUTATIONS, "sysevents", CONNEVENTS,
+    "rawcmds", EVICTIONS, FETCHERS, _MUTATIONS, "sysevents", CONNEVENTS,
     "proxyreqs", "proxyevents", "proxyuser", _DELETIONS, SLOW,
 )  # fmt: skip
 _OF_COMMANDS: Final = (FETCHERS, _MUTATIONS, _DELETIONS)
@@ -211,7 +212,7 @@ class Watchers:
 
     def evicted(self, key: bytes, item: Item) -> None:
         """Log an eviction."""
-        if not (receivers := self._receivers(_EVICTIONS)):
+        if not (receivers := self._receivers(EVICTIONS)):
             return
         ttl = round(item.expires - self._clock.now()) if item.expires else -1
         self._log(

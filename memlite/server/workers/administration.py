@@ -14,7 +14,8 @@ from memlite.server.workers.statistics import WorkerCollector
 from memlite.server.workers.watchers import WorkerWatchers
 
 if TYPE_CHECKING:
-    from memlite.engine.shared import SharedEngine
+    from memlite.engine.evicted import Evicted
+    from memlite.engine.shared import SharedEngine, SharedItems
     from memlite.server.admin.stats_collector import StatsCollector
     from memlite.server.admin.watchers import Watchers
 
@@ -123,8 +124,16 @@ class WorkerAdministration(Administration):
     def watchers(self) -> WorkerWatchers:
         """Sends events to watchers."""
         watchers = cast("WorkerWatchers", super().watchers)
-        watchers.join(self._member)
+        watchers.join(self._member, self._evicted())
         return watchers
+
+    def _evicted(self) -> "Evicted | None":
+        """Return what collects the items that are evicted from a shared table."""
+        if self._backend is not None:
+            return None
+        from memlite.engine.evicted import Evicted
+
+        return Evicted(cast("SharedItems", self._table).mapping)
 
     def _collector_type(self) -> "type[StatsCollector]":
         return WorkerCollector

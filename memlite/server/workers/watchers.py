@@ -1,26 +1,50 @@
 """``watch``: events of all workers reach a watcher of any of them."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
-from memlite.server.admin.watchers import STREAMS, Watcher, Watchers
+from memlite.server.admin.watchers import EVICTIONS, STREAMS, Watcher, Watchers
 from memlite.server.interfaces import Client
-from memlite.server.workers.board import Cell, Topic
+from memlite.server.workers.board import Board, Cell, Topic
 from memlite.server.workers.member import Member
 
+if TYPE_CHECKING:
+    from memlite.engine.evicted import Evicted
+
 __all__ = ["WorkerWatchers"]
+
+_HEAD: Final = struct.Struct("<BII")
+"""Before each line to another worker: the place of its stream, how many lines of that stream were
+dropped before it, its length."""
+# Bytes of lines in a datagram, unless one line is longer. The kernel keeps ten that were not read.
+_DATAGRAM: Final = 64 * 1024
+# A segment of items is evicted at once: so many lines are made of them before others have a turn.
+_EVICTED_AT_ONCE: Final = 100
+_EVICTED_SECONDS: Final = 0.01
 
 
 class WorkerWatchers(Watchers):
     """Sends lines also to other workers that have watchers, and takes theirs.
 
-    A line is a datagram of the number of its stream and the line. `join` has to be called first.
+    `join` has to be called first.
     """
 
     _member: Member
+    _evicted: "Evicted | None" = None
+    _look: asyncio.TimerHandle | None = None
 
-    def join(self, member: Member) -> None:
-        """Exchange events with other workers."""
+    def join(self, member: Member, evicted: "Evicted | None") -> None:
+        """Exchange events with other workers.
+
+        Args:
+            member: this worker.
+            evicted: collects what is evicted from the table that workers share, if they share one.
+        """
         self._member = member
+        self._evicted = evicted
+        self._elsewhere: dict[int, _Outbox] = {}
 
     def add(self, words: Sequence[bytes], client: Client) -> bytes:
         """Make a connection a watcher, and have others send their events before it is told."""
@@ -52,56 +76,157 @@ class WorkerWatchers(Watchers):
             board.read(one, Cell.WATCHERS) for one in board.others(number)
         )
 
-    def _watchers_for(self, kind: str) -> list[Watcher]:
+    def _update_subscriptions(self) -> None:
         board, number = self._member.board, self._member.number
+        watching = [one for one in board.others(number) if board.read(one, Cell.WATCHED)]
+        self._elsewhere = {
+            one: self._elsewhere.get(one) or _Outbox(board, one, self._buffer_bytes)
+            for one in watching
+        }
+        super()._update_subscriptions()
+        if self._evicted is None:
+            return
+        wanted = EVICTIONS in self._watchers_of
+        self._evicted.follow(wanted)
+        if self._look is not None and not wanted:
+            self._look.cancel()
+            self._look = None
+        elif self._look is None and wanted:
+            self._look_soon(_EVICTED_SECONDS)
+
+    def _watchers_for(self, kind: str) -> list[Watcher]:
         place = STREAMS.index(kind)
         return [
             *super()._watchers_for(kind),
             *(
-                _Elsewhere(kind, self._sender(one, place))
-                for one in board.others(number)
-                if board.read(one, Cell.WATCHED) >> place & 1
+                _Elsewhere(kind, place, outbox, self)
+                for outbox in self._elsewhere.values()
+                if outbox.wants(place)
             ),
         ]
 
-    def _sender(self, worker: int, place: int) -> Callable[[bytes], None]:
-        def send(line: bytes) -> None:
-            self.sent -= 1  # the other counts to how many it is sent
-            if not self._member.board.send(worker, bytes([place]) + line):
-                self.skipped += 1
+    # Evictions, of which nobody is told while segments are locked
 
-        return send
+    def _look_soon(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._look = loop.call_later(seconds, self._show_evicted)
+
+    def _show_evicted(self) -> None:
+        assert self._evicted is not None  # noqa: S101 - it is followed
+        for key, item in self._evicted.take(_EVICTED_AT_ONCE):
+            self.evicted(key, item)
+        missed = self._evicted.missed
+        for watcher in self._watchers_of[EVICTIONS]:
+            watcher.skipped += missed
+            self.skipped += missed
+        self._look_soon(0 if self._evicted else _EVICTED_SECONDS)
+
+    # Lines from and to other workers
 
     def _next_event(self, last: int) -> int:
         # Unique among all workers, and each one's ascend.
         member = self._member
         return max(last + member.board.workers, member.board.workers + member.number)
 
+    def _flush(self) -> None:
+        super()._flush()
+        for outbox in list(self._elsewhere.values()):
+            if not outbox.watching:  # it has ended
+                self._update_subscriptions()
+            elif not outbox.send():
+                self._flush_soon()
+
     def receive(self, message: bytes) -> None:
-        """Send local watchers a line of another worker."""
-        kind, line = STREAMS[message[0]], message[1:]
+        """Send local watchers the lines of another worker."""
+        at = 0
+        while at < len(message):
+            place, skipped, length = _HEAD.unpack_from(message, at)
+            at += _HEAD.size
+            self._show(STREAMS[place], skipped, message[at : at + length])
+            at += length
+        self._flush_soon()
+
+    def _show(self, kind: str, skipped: int, line: bytes) -> None:
         for watcher in self._watchers:
             if kind not in watcher.kinds:
                 continue
+            watcher.skipped += skipped
             if watcher.has_room:
                 watcher.put(line)
                 self.sent += 1
             else:
                 watcher.skipped += 1
                 self.skipped += 1
-        self._flush_soon()
+
+
+class _Outbox:
+    """Lines for the watchers of another worker.
+
+    Args:
+        board: takes them there.
+        worker: its number.
+        limit: bytes that may wait. The line that exceeds it is the last one.
+    """
+
+    def __init__(self, board: Board, worker: int, limit: int) -> None:
+        self._board = board
+        self._worker = worker
+        self._limit = limit
+        self._lines: list[bytes] = []
+        self._size = 0
+
+    def wants(self, place: int) -> bool:
+        """Return whether there are watchers of a stream."""
+        return bool(self._board.read(self._worker, Cell.WATCHED) >> place & 1)
+
+    @property
+    def watching(self) -> bool:
+        """Whether there are any watchers."""
+        return self._board.read(self._worker, Cell.WATCHED) != 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it can take another line."""
+        return self._size < self._limit
+
+    def put(self, place: int, skipped: int, line: bytes) -> None:
+        """Take a line, after so many that were dropped."""
+        self._lines.append(_HEAD.pack(place, skipped, len(line)) + line)
+        self._size += len(line)
+
+    def send(self) -> bool:
+        """Send what waits; return False if the worker is behind, and some has to wait on."""
+        while self._lines:
+            size, count = 0, 0
+            for line in self._lines:
+                size += len(line)
+                if count and size > _DATAGRAM:
+                    break
+                count += 1
+            if not self._board.send(self._worker, b"".join(self._lines[:count])):
+                return False
+            del self._lines[:count]
+        self._size = 0
+        return True
 
 
 class _Elsewhere(Watcher):
-    """The watchers of another worker."""
+    """The watchers of a stream at another worker."""
 
-    has_room = True
-
-    def __init__(self, kind: str, send: Callable[[bytes], None]) -> None:
+    def __init__(self, kind: str, place: int, outbox: _Outbox, owner: Watchers) -> None:
         self.kinds = {kind}
         self.skipped = 0
-        self._send = send
+        self._place = place
+        self._outbox = outbox
+        self._owner = owner
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it can take another line."""
+        return self._outbox.has_room
 
     def put(self, line: bytes) -> None:
-        """Send a line."""
-        self._send(line)
+        """Send a line, soon; the other worker counts to how many watchers it is sent."""
+        self._owner.sent -= 1
+        self._outbox.put(self._place, self.skipped, line)
+        self.skipped = 0

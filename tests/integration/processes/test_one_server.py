@@ -4,6 +4,7 @@ Commands are sent to one worker, and what they do is seen at the others.
 """
 
 import contextlib
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -143,6 +144,46 @@ def test_a_watcher_is_sent_the_events_of_all_workers(wires: list[Wire]) -> None:
     assert (stats["log_watchers"], stats["log_watcher_sent"]) == ("1", "2")
     watcher.sock.close()
     assert wait_until(lambda: second.stats()["log_watchers"] == "0")
+
+
+EVICTED = re.compile(
+    rb"ts=[0-9.]+ gid=(\d+) type=eviction key=k(\d+) fetch=no ttl=(\d+|-1) la=\d+ clsid=35 "
+    rb"size=200000\n"
+)
+
+
+def test_a_watcher_is_sent_what_any_worker_evicts(wires: list[Wire]) -> None:
+    watcher, others = wires[0], wires[1:]
+    assert watcher.ask(b"watch evictions\r\n") == b"OK\r\n"
+    value, count = b"x" * 200_000, 600
+    for number in range(count):
+        # Some have an expiry.
+        request = b"set k%d 0 %d 200000\r\n%b\r\n" % (number, number % 2 * 1000, value)
+        assert others[number // 100 % 2].ask(request) == b"STORED\r\n"
+    evicted = int(others[0].stats()["evictions"])
+    assert evicted > 100
+    found = [EVICTED.fullmatch(watcher.line()) for _ in range(evicted)]
+    lines = [one.groups() for one in found if one]
+    assert len(lines) == evicted
+    assert len({gid for gid, _, _ in lines}) == evicted
+    keys = {int(key) for _, key, _ in lines}
+    assert keys == {one for one in range(count) if get(others[0], b"k%d" % one) == b"END\r\n"}
+    for _, key, ttl in lines:
+        assert 900 < int(ttl) <= 1000 if int(key) % 2 else ttl == b"-1"
+
+
+def test_many_lines_reach_a_watcher_of_another_worker(wires: list[Wire]) -> None:
+    watcher, second, third = wires
+    assert watcher.ask(b"watch mutations deletions\r\n") == b"OK\r\n"
+    count = 1000
+    for wire in (second, third):
+        wire.send(b"".join(b"set k%d 0 0 1 noreply\r\nx\r\n" % one for one in range(count)))
+        assert wire.ask(b"mn\r\n") == b"MN\r\n"
+    numbers = [int(watcher.line().split()[1][4:]) for _ in range(2 * count)]
+    assert len(set(numbers)) == 2 * count
+    stats = second.stats()
+    assert int(stats["log_watcher_sent"]) == 2 * count
+    assert stats["log_watcher_skipped"] == "0"
 
 
 def test_keys_and_prefixes_are_counted_over_all_workers(wires: list[Wire]) -> None:

@@ -7,9 +7,10 @@ import time
 import pytest
 
 from memlite.core.errors import ConfigError
+from memlite.engine.evicted import Evicted
 from memlite.memory.item import wire_form
 from memlite.memory.shared import Mapping, Twin, native
-from memlite.memory.shared.layout import Layout, record_size
+from memlite.memory.shared.layout import EVICTED_AT_MOST, META, UNNAMED, Layout, record_size
 
 SIZE = 1 << 20
 ITEM = 16 * 1024
@@ -106,6 +107,65 @@ def test_more_than_fits_evicts_the_oldest_and_keeps_what_is_used(kind: str) -> N
     assert min(left[1:]) > stored // 2
     assert mapping.used > SIZE * 0.7, "little of the memory is unused"
     assert sum(table.evictions for table in both) == stored - len(left)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_evicted_is_told_while_somebody_watches(kind: str) -> None:
+    mapping, both = tables(kind)
+    feeds = [Evicted(mapping), Evicted(mapping)]
+    feeds[1]._table = both[1]
+    for feed in feeds:
+        feed.follow(True)
+    later = time.time() + 1000
+    value = b"v" * 500
+    stored = 2 * SIZE // 500
+    for number in range(stored):
+        table, name = both[number % 2], b"key-%d" % number
+        wire = wire_form(name, number % 3, value)
+        assert table.store(line(number), wire, later * (number % 2), None, 0, b"") > 0
+        if number % 7 == 0:
+            table.find(line(number))
+    extra = [both[0].find(line(number)) for number in range(stored)]
+    gone = {b"key-%d" % number for number, one in enumerate(extra) if one is None}
+    told = {key: item for feed in feeds for key, item in feed.take(10 * stored)}
+    assert told.keys() == gone
+    for key, item in told.items():
+        number = int(key[4:])
+        assert (item.size, item.flags) == (500, number % 3)
+        assert item.expires == (later if number % 2 else 0)
+    assert {item.fetched for item in told.values()} == {False, True}
+    assert [(feed.missed, len(feed)) for feed in feeds] == [(0, 0), (0, 0)]
+    for feed in feeds:
+        feed.follow(False)
+    assert both[0].evicted is both[1].evicted is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_nobody_takes_is_missed(kind: str) -> None:
+    mapping, both = tables(kind)
+    feed = Evicted(mapping)
+    feed.follow(True)
+    assert both[0].evicted is not None
+    both[0].evicted += [b""] * (EVICTED_AT_MOST - 10)
+    feed._known -= EVICTED_AT_MOST - 10
+    for number in range(2 * SIZE // 500):
+        assert both[0].store(line(number), reply(number, b"v" * 500), 0.0, None, 0, b"") > 0
+    assert len(feed) == EVICTED_AT_MOST
+    assert feed.missed == both[0].evictions - 10
+    assert feed.missed == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_evicted_item_has_its_key_also_if_its_reply_has_not(kind: str) -> None:
+    mapping, both = tables(kind)
+    feed = Evicted(mapping)
+    feed.follow(True)
+    for number in range(2 * SIZE // 500):
+        name = b"key %d" % number
+        wire, more = wire_form(b"", 0, b"v" * 500), name + bytes(9)
+        assert both[0].store(b"get %b\r\n" % name, wire, 0.0, None, META | UNNAMED, more) > 0
+    taken = list(feed.take(5))
+    assert [(key[:4], item.size) for key, item in taken] == [(b"key ", 500)] * 5
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -282,7 +342,7 @@ def test_a_lower_limit_gives_memory_back(kind: str) -> None:
     value = b"v" * 500
 
     def fill() -> int:
-        for number in range(3 * SIZE // 500):
+        for number in range(2 * SIZE // 500):
             table = both[number % 2]
             assert table.store(line(number), reply(number, value), 0.0, None, 0, b"") > 0
         mapping.verify()
