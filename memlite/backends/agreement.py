@@ -1,39 +1,19 @@
 """What processes that act as one server agree on, if each of them asks the store itself.
 
-The numbers are in shared memory; their owner makes them before it forks. A lock is one of the
-kernel's (``fcntl``), which lets go of it when its holder is killed. Whoever reads a single number
-takes none.
+The numbers are in shared memory; their owner makes them before it forks. Whoever reads a single
+number takes no lock.
 """
 
-import fcntl
 import mmap
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from memlite.backends.record import Record
+from memlite.core.locks import Locks
 
 __all__ = ["Agreement", "SharedEpoch"]
 
 _GENERATION: Final = 0
 _FIRST: Final = 2  # after the generation, which takes as much room as a key
-
-
-class _Locks:
-    """Locks by number, for processes: not for threads."""
-
-    def __init__(self) -> None:
-        self._file = os.memfd_create("memlite locks")
-
-    @contextmanager
-    def hold(self, number: int) -> Iterator[None]:
-        """Hold a lock."""
-        fcntl.lockf(self._file, fcntl.LOCK_EX, 1, number)
-        try:
-            yield
-        finally:
-            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, number)
 
 
 class Agreement:
@@ -59,7 +39,7 @@ class Agreement:
         # Mark and state of each; a state is a hash of what identifies it, 0 for none.
         self._cells = memoryview(mmap.mmap(-1, self.size + 8 * _FIRST)).cast("q")
         self._flush_at = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")
-        self._locks = _Locks()
+        self._locks = Locks()
 
     @property
     def generation(self) -> int:
@@ -133,7 +113,7 @@ class SharedEpoch:
         memory = mmap.mmap(-1, mmap.PAGESIZE)
         self._numbers = memoryview(memory)[:16].cast("q")  # the epoch, and the later one
         self._at = memoryview(memory)[16:24].cast("d")
-        self._locks = _Locks()
+        self._locks = Locks()
 
     def number(self, now: float) -> int:
         """Return the epoch at a unix time."""

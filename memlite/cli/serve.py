@@ -102,15 +102,12 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
         shared = None
         if shares:
             from memlite.server.workers.board import Board, Control
-            from memlite.server.workers.shared import Shared, asks_store, share_store
+            from memlite.server.workers.shared import share
             from memlite.server.workers.supervisor import Supervisor, make_mapping
             from memlite.server.workers.worker import WorkerServer
 
             clock = Clock()
-            if asks_store(config):
-                shared = share_store(config)
-            else:
-                shared = Shared(make_mapping(config, workers, clock.now()))
+            shared = share(config, lambda: make_mapping(config, workers, clock.now()))
             board = Board(workers)
             _import_all()  # once for all of them
         server = assemble(listeners, tls)

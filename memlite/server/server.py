@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from memlite.backends.registry import Context
     from memlite.engine.store import StoreEngine
     from memlite.server.admin.admin import Admin
-    from memlite.server.auth.auth import Authenticator
+    from memlite.server.auth.auth import Authenticator, Throttling
     from memlite.server.connections.tls import Tls
     from memlite.server.connections.udp import UdpService
     from memlite.server.http.assembly import Http
@@ -198,7 +198,12 @@ class Server:
         from memlite.server.auth.users import users_of
 
         users = users_of(self.config, os.environ)
-        return Authenticator(users, self.counters, self.config.auth_timeout)
+        timeout = self.config.auth_timeout
+        return Authenticator(users, self.counters, timeout, self._make_throttle())
+
+    def _make_throttle(self) -> "Throttling | None":
+        """Make what delays attempts to log in, unless they come to one process."""
+        return None
 
     def _make_backend(self, make: "Callable[[Context], Backend] | None") -> Backend | None:
         """Make the backend in the settings; None if items are kept in memory only."""

@@ -34,6 +34,16 @@ class Guarded(Peer, Protocol):
         """Stop reading from the client for `seconds`."""
 
 
+class Throttling(Protocol):
+    """Delays attempts; see `memlite.server.auth.throttle.Throttle`."""
+
+    def take(self, address: str, now: float) -> float | None:
+        """Return the seconds that an attempt has to wait; None to refuse it."""
+
+    def put_back(self, address: str, now: float) -> None:
+        """Take notice that it has succeeded."""
+
+
 class Authenticator:
     """Checks credentials, counts attempts and tracks connections that have not authenticated.
 
@@ -41,13 +51,16 @@ class Authenticator:
         users: the users of the server.
         counters: count attempts.
         timeout: seconds a connection may take to authenticate; 0 for no limit.
+        throttle: delays attempts; by default, those to this process alone.
     """
 
-    def __init__(self, users: Users, counters: Counters, timeout: int) -> None:
+    def __init__(
+        self, users: Users, counters: Counters, timeout: int, throttle: Throttling | None = None
+    ) -> None:
         self._users = users
         self._counters = counters
         self._timeout = timeout
-        self._throttle = Throttle()
+        self._throttle = Throttle() if throttle is None else throttle
         # Connections that have not authenticated, with the second they opened, the oldest first.
         self._pending: dict[Peer, int] = {}
 

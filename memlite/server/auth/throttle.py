@@ -3,7 +3,7 @@
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
-__all__ = ["ADDRESSES", "Throttle", "network"]
+__all__ = ["ADDRESSES", "Throttle", "after_attempt", "after_success", "network"]
 
 ADDRESSES: Final = 10_000
 """The most addresses to track, at a few hundred bytes each."""
@@ -39,6 +39,26 @@ def network(host: str) -> str:
     return str(address)
 
 
+def after_attempt(full_at: float, now: float) -> tuple[float, float] | None:
+    """Return how long an attempt has to wait, and when the bucket will be full after it.
+
+    Args:
+        full_at: when it would be full without the attempt.
+        now: the time in seconds.
+
+    Returns:
+        None if that would take too long: the attempt must be refused.
+    """
+    full_at = max(full_at, now) + SECONDS_EACH
+    wait = full_at - now - FAILURES * SECONDS_EACH
+    return None if wait > PATIENCE else (max(wait, 0.0), full_at)
+
+
+def after_success(full_at: float, now: float) -> float:
+    """Return when a bucket will be full once an attempt has succeeded; the past, if it is."""
+    return max(full_at - SECONDS_EACH, now)
+
+
 class Throttle:
     """A token bucket for each address.
 
@@ -70,22 +90,23 @@ class Throttle:
             The seconds to wait before the attempt may be checked; None if it must be refused
             because that would take too long.
         """
-        full_at = max(self._full_at.get(address, now), now)
-        wait = full_at + SECONDS_EACH - now - FAILURES * SECONDS_EACH
-        if wait > PATIENCE:
+        result = after_attempt(self._full_at.get(address, now), now)
+        if result is None:
             return None
+        wait, full_at = result
         self._full_at.pop(address, None)
-        self._full_at[address] = full_at + SECONDS_EACH
+        self._full_at[address] = full_at
         self._forget(now)
-        return max(wait, 0.0)
+        return wait
 
     def put_back(self, address: str, now: float) -> None:
         """Return the token of an attempt that succeeded."""
         full_at = self._full_at.get(address)
         if full_at is None:
             return
-        if full_at - SECONDS_EACH > now:
-            self._full_at[address] = full_at - SECONDS_EACH
+        full_at = after_success(full_at, now)
+        if full_at > now:
+            self._full_at[address] = full_at
         else:
             del self._full_at[address]
 

@@ -1,5 +1,6 @@
 """What the workers of a server share besides their board: all items, or what they agree on."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -9,8 +10,9 @@ from memlite.config import Config
 if TYPE_CHECKING:
     from memlite.backends.agreement import Agreement, SharedEpoch
     from memlite.memory.shared import Mapping
+    from memlite.server.auth.shared_throttle import SharedThrottle
 
-__all__ = ["Shared", "asks_store", "share_store"]
+__all__ = ["Shared", "asks_store", "share"]
 
 # Part of a near cache that keeps the copies of all workers coherent.
 _AGREEMENT_SHARE: Final = 16
@@ -24,11 +26,13 @@ class Shared:
         mapping: all items; None if each worker asks the store.
         epoch: what workers know of flushes of the store; None without.
         agreement: what their near caches agree on; None without.
+        throttle: delays attempts to log in; None if nobody has to.
     """
 
     mapping: "Mapping | None" = None
     epoch: "SharedEpoch | None" = None
     agreement: "Agreement | None" = None
+    throttle: "SharedThrottle | None" = None
 
 
 def asks_store(config: Config) -> bool:
@@ -36,9 +40,21 @@ def asks_store(config: Config) -> bool:
     return parse_url(config.backend).scheme in REMOTE
 
 
-def share_store(config: Config) -> Shared:
-    """Return what workers share that ask one store."""
+def share(config: Config, make_mapping: "Callable[[], Mapping]") -> Shared:
+    """Return what the workers share.
+
+    Args:
+        config: the settings.
+        make_mapping: makes the mapping for the items, unless each worker asks the store.
+    """
+    throttle = None
+    if config.asks_for_password:
+        from memlite.server.auth.shared_throttle import SharedThrottle
+
+        throttle = SharedThrottle()
+    if not asks_store(config):
+        return Shared(make_mapping(), throttle=throttle)
     from memlite.backends.agreement import Agreement, SharedEpoch
 
     agreement = Agreement(config.near_cache // _AGREEMENT_SHARE) if config.near_cache else None
-    return Shared(None, SharedEpoch(), agreement)
+    return Shared(None, SharedEpoch(), agreement, throttle)

@@ -33,6 +33,7 @@ from memlite.server.workers.shared import Shared
 if TYPE_CHECKING:
     from memlite.engine.store import StoreEngine
     from memlite.server.administration import Administration
+    from memlite.server.auth.auth import Throttling
     from memlite.server.connections.tls import Tls
     from memlite.server.connections.tls_transport import TlsTransport
     from memlite.server.connections.udp import UdpService
@@ -203,6 +204,9 @@ class WorkerServer(Server):
             clock=self.clock,
             agreement=agreement,
         )
+
+    def _make_throttle(self) -> "Throttling | None":
+        return self._shared.throttle
 
     def _make_engine(self) -> "tuple[ItemTable, MemoryEngine | StoreEngine]":
         mapping = self._shared.mapping

@@ -1,5 +1,6 @@
 """Authentication in text and with SASL, on each event loop and backend, and on memcached."""
 
+import contextlib
 import os
 import shutil
 import struct
@@ -12,6 +13,7 @@ import bmemcached
 import pytest
 
 from memlite.core.version import SERVER_VERSION
+from memlite.protocol import replies
 from tests.support.logins import FAILURE, LOGIN, STORED, UNAUTHENTICATED, USERS, write_users
 from tests.support.program import run_forked
 from tests.support.servers import (
@@ -145,6 +147,16 @@ def test_each_pipelined_request_is_answered(users: Path, kind: str) -> None:
         expected = UNAUTHENTICATED * 100 + b"CLIENT_ERROR bad authentication token format\r\n"
         expected += STORED + b"VERSION %b\r\n" % SERVER_VERSION.encode()
         assert wire.exactly(len(expected)) == expected
+
+
+def test_several_workers_count_failures_together(users: Path) -> None:
+    wrong, count = b"set x 0 0 9\r\nfoo wrong\r\n", 75  # 25 to each, which alone would check them
+    with running("memlite", "-t", "3", "-Y", str(users)) as server, contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(server.connect()) for _ in range(count)]
+        for wire in wires:
+            wire.send(wrong)
+        assert wires[0].line() == FAILURE
+        assert wires[-1].line() == replies.TOO_MANY_FAILURES
 
 
 def test_on_a_unix_socket(users: Path) -> None:

@@ -1,7 +1,11 @@
 """Throttling by address: floods of attempts, and their effect on other clients."""
 
+import os
+from collections.abc import Callable
+
 import pytest
 
+from memlite.server.auth.shared_throttle import SharedThrottle
 from memlite.server.auth.throttle import (
     ADDRESSES,
     FAILURES,
@@ -11,25 +15,40 @@ from memlite.server.auth.throttle import (
     network,
 )
 
+Make = Callable[[], Throttle | SharedThrottle]
 
-def test_the_first_failures_cause_no_delay() -> None:
-    throttle = Throttle()
+
+@pytest.fixture(params=[Throttle, SharedThrottle])
+def make(request: pytest.FixtureRequest) -> Make:
+    """Return what makes a throttle, of one process or of several."""
+    made: Make = request.param
+    return made
+
+
+def test_the_first_failures_cause_no_delay(make: Make) -> None:
+    throttle = make()
     assert [throttle.take("a", 0) for _ in range(FAILURES)] == [0] * FAILURES
     assert throttle.take("a", 0) == SECONDS_EACH
     assert throttle.take("a", 0) == 2 * SECONDS_EACH
     assert throttle.take("b", 0) == 0
 
 
-def test_successes_cause_no_delay() -> None:
-    throttle = Throttle()
+def test_successes_cause_no_delay(make: Make) -> None:
+    throttle = make()
     for _ in range(10_000):
         assert throttle.take("a", 0) == 0
         throttle.put_back("a", 0)
+
+
+def test_a_success_is_forgotten() -> None:
+    throttle = Throttle()
+    throttle.take("a", 0)
+    throttle.put_back("a", 0)
     assert len(throttle) == 0
 
 
-def test_a_flood_is_checked_at_a_fixed_rate_and_delays_end_with_it() -> None:
-    throttle = Throttle()
+def test_a_flood_is_checked_at_a_fixed_rate_and_delays_end_with_it(make: Make) -> None:
+    throttle = make()
     looked_at = sum(throttle.take("a", step / 1000) is not None for step in range(200_000))
     seconds = 200_000 / 1000
     assert looked_at == pytest.approx(FAILURES + (seconds + PATIENCE) / SECONDS_EACH, abs=2)
@@ -41,8 +60,8 @@ def test_a_flood_is_checked_at_a_fixed_rate_and_delays_end_with_it() -> None:
     assert throttle.take("a", seconds + PATIENCE + 2 * SECONDS_EACH) == pytest.approx(0)
 
 
-def test_a_success_in_the_queue_returns_its_token() -> None:
-    throttle = Throttle()
+def test_a_success_in_the_queue_returns_its_token(make: Make) -> None:
+    throttle = make()
     for _ in range(FAILURES):
         throttle.take("a", 0)
     assert throttle.take("a", 0) == SECONDS_EACH
@@ -65,6 +84,36 @@ def test_addresses_with_a_full_bucket_are_dropped() -> None:
     for second in range(100):
         throttle.take("a", 1000 + second)
     assert len(throttle) == 1
+
+
+def test_attempts_at_several_processes_are_counted_together() -> None:
+    throttle = SharedThrottle()
+    for _ in range(FAILURES):
+        child = os.fork()
+        if not child:
+            throttle.take("a", 0)
+            os._exit(0)
+        os.waitpid(child, 0)
+    assert throttle.take("a", 0) == SECONDS_EACH
+    assert throttle.take("b", 0) == 0
+
+
+def test_an_address_that_guesses_is_not_forgotten_for_others_that_guess_less() -> None:
+    throttle = SharedThrottle(8)  # one group
+    while throttle.take("a", 0) is not None:
+        pass
+    for number in range(1000):
+        assert throttle.take(f"b{number}", 0) == 0
+    assert throttle.take("a", 0) is None
+
+
+def test_most_of_as_many_addresses_as_there_may_be_are_tracked() -> None:
+    throttle = SharedThrottle()
+    for number in range(ADDRESSES // 2):
+        for _ in range(FAILURES):
+            assert throttle.take(f"{number}", 0) == 0
+    delayed = sum(throttle.take(f"{number}", 0) != 0 for number in range(ADDRESSES // 2))
+    assert delayed > 0.9 * ADDRESSES // 2
 
 
 @pytest.mark.parametrize(
