@@ -12,7 +12,8 @@ from memlite.core.errors import OutOfMemoryError
 from memlite.core.meta_flags import MetaFlags
 from memlite.engine import semantics
 from memlite.engine.memory import MemoryEngine
-from memlite.engine.meta import MetaEngine
+from memlite.engine.meta import Counted, MetaEngine
+from memlite.engine.semantics import Content
 from memlite.engine.sizes import SizeClasses
 from memlite.memory import FullItem, Item, ItemTable, Part, nameable
 from memlite.memory.item import END, EPOCH, FETCHED, STATE_BITS, line_of
@@ -275,6 +276,7 @@ class SharedEngine(MemoryEngine):
         self._store_now = items.shared.store
         self.crawls = False
         self._inside = False
+        self._assigned: int | None = None
         self._table = items
         self._evicted = (0, 0, 0, 0)
         self._set_second(clock.second)
@@ -449,4 +451,39 @@ class SharedEngine(MemoryEngine):
     retrieve = _alone(MetaEngine.retrieve)
     store = _alone(MetaEngine.store)
     remove = _alone(MetaEngine.remove)
-    count = _alone(MetaEngine.count)
+
+    def count(
+        self,
+        key: bytes,
+        delta: int,
+        *,
+        down: bool = False,
+        compare: int | None = None,
+        initial: int | None = None,
+        exptime: int = 0,
+        touch: int | None = None,
+        unique: int | None = None,
+    ) -> Counted:
+        """Add or subtract; see `MetaEngine`."""
+        with self.alone(key, len(key)):
+            self._assigned = unique
+            try:
+                return super().count(
+                    key,
+                    delta,
+                    down=down,
+                    compare=compare,
+                    initial=initial,
+                    exptime=exptime,
+                    touch=touch,
+                    unique=unique,
+                )
+            finally:
+                self._assigned = None
+
+    def _put_content(self, key: bytes, old: Item | None, content: Content) -> None:
+        # A number is stored with its cas unique at once: there may be no room for another record.
+        if self._assigned is not None:
+            flags = (content.meta_flags or MetaFlags())._replace(unique=self._assigned)
+            content = content._replace(meta_flags=flags)
+        super()._put_content(key, old, content)
