@@ -379,6 +379,8 @@ def workers(answering: int, stats: Sequence[WorkerStats]) -> Iterator[tuple[str,
     """``stats workers``: the processes that serve, and the number of the one that is asked."""
     yield "answering", answering
     for number, worker in enumerate(stats):
+        if not worker.pid:  # another will serve in its place
+            continue
         yield f"{number}:pid", worker.pid
         yield f"{number}:curr_connections", worker.connections
         yield f"{number}:total_connections", worker.accepted

@@ -198,7 +198,7 @@ async def test_workers_of_one_server_on_an_unreliable_bucket(
     while not recording.done():
         await asyncio.wait([recording], timeout=rng.uniform(0.5, 1.5))
         stats = await asyncio.to_thread(server.stats, "workers")
-        victim = int(stats[f"{rng.randrange(3)}:pid"])
+        victim = int(stats.get(f"{rng.randrange(3)}:pid", 0))
         if victim:
             os.kill(victim, signal.SIGKILL)
             kills += 1

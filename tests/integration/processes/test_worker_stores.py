@@ -84,7 +84,7 @@ def put(wire: Wire, value: bytes, key: bytes = b"k") -> None:
 
 def pids(wire: Wire) -> list[int]:
     stats = wire.stats("workers")
-    return [int(stats[f"{number}:pid"]) for number in range(WORKERS)]
+    return [int(stats.get(f"{number}:pid", 0)) for number in range(WORKERS)]
 
 
 CHANGES: dict[str, tuple[bytes, bytes, bytes | None]] = {
