@@ -152,12 +152,14 @@ class Turns:
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         now = monotonic()
-        overdue = [waiter for waiter, due in self._waiting if due <= now and not waiter.done()]
+        overdue = [waiter for waiter, due in self._waiting if due <= now]
         if overdue:
             self._waiting = deque(one for one in self._waiting if one[1] > now)
-            for waiter in overdue:
-                waiter.set_exception(TimeoutError())
+        # Before they are told: what they do may have others wait.
         self._timer = loop.call_later(_RESOLUTION, self._look, loop) if self._waiting else None
+        for waiter in overdue:
+            if not waiter.done():
+                waiter.set_exception(TimeoutError())
 
 
 class TimeLimits:

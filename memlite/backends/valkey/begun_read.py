@@ -11,7 +11,6 @@ from memlite.backends.valkey.commands import Commands
 from memlite.backends.valkey.exchange import Reply
 from memlite.backends.valkey.items import Items
 from memlite.backends.valkey.node import Node, NotSentError
-from memlite.core.errors import StorageError
 
 __all__ = ["BegunRead"]
 
@@ -79,7 +78,7 @@ class BegunRead:
         if not isinstance(reply, Exception):
             try:
                 record = self._items.parsed(self._key, reply)
-            except StorageError:
+            except Exception:  # noqa: BLE001, S110 - it is raised again where it is reported
                 pass
             else:
                 self._reader.found(record)

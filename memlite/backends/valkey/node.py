@@ -189,8 +189,11 @@ class Node:
         queue.waiting.append((arguments, promise, asking))
         lanes = len(queue.lanes)
         if not lanes or (lanes < _CONNECTIONS and len(queue.waiting) >= _ANOTHER_FROM * lanes):
-            link = self._free.pop() if self._free else _Link(self._connect())
-            queue.lanes.add(self._loop.create_task(self._run(queue, link)))
+            self._open_lane(queue)
+
+    def _open_lane(self, queue: _Queue) -> None:
+        link = self._free.pop() if self._free else _Link(self._connect())
+        queue.lanes.add(self._loop.create_task(self._run(queue, link)))
 
     def renew(self) -> None:
         """Connect again before anything else is sent, as the name may stand for another server."""
@@ -230,6 +233,8 @@ class Node:
             queue.lanes.discard(lane)
             if link.connection.is_connected:
                 self._free.append(link)
+            if waiting and not (queue.lanes or lane.cancelling()):  # a bug has ended it
+                self._open_lane(queue)
 
     async def _exchange(
         self,
