@@ -19,8 +19,8 @@ from tests.support.moving import Mover, MovingProxy, moving_proxy, topology_of
 from tests.support.servers import RunningServer, memcached_path, running
 
 CONVERSATIONS = 10
-# A proxy answers these itself, in other words: they are about a node.
-OF_NODES = (b"cache_memlimit 1\r\n", b"stats nonsense\r\n", b"flush_all -\r\n")
+# A proxy answers these itself, in other words, malformed ones included: they are about a node.
+OF_NODES = (b"cache_memlimit", b"stats", b"flush_all -\r\n")
 KINDS = [
     "memlite",
     pytest.param(
@@ -76,7 +76,8 @@ def forwarded(conversation: Conversation) -> Conversation:
             tuple(
                 unit
                 for unit in batch.units
-                if unit.data not in OF_NODES and not left_out(unit.data, batch.binary)
+                if not unit.data.lstrip().startswith(OF_NODES)
+                and not left_out(unit.data, batch.binary)
             ),
             batch.cuts,
             batch.last,

@@ -11,8 +11,8 @@ from tests.support.proxies import proxy
 from tests.support.servers import RunningServer, running
 
 CONVERSATIONS = 60
-# A proxy answers these itself, in other words: they are about a node.
-OF_NODES = (b"cache_memlimit 1\r\n", b"stats nonsense\r\n")
+# A proxy answers these itself, in other words, malformed ones included: they are about a node.
+OF_NODES = (b"cache_memlimit", b"stats")
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def forwarded(conversation: Conversation) -> Conversation:
     batches = [
         Batch(
             False,
-            tuple(unit for unit in batch.units if unit.data not in OF_NODES),
+            tuple(unit for unit in batch.units if not unit.data.lstrip().startswith(OF_NODES)),
             batch.cuts,
             batch.last,
         )

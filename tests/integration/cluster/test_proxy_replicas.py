@@ -215,15 +215,18 @@ def without_delays(conversation: Conversation) -> Conversation:
 def separate_uniques(nodes: Sequence[RunningServer]) -> None:
     """Set the nodes' counters of cas uniques so far apart that no two items get the same one.
 
-    Each node counts its own changes, and two keys may have their primaries on different nodes.
+    Each node counts its own, and two keys may have their primaries on different nodes. A unique
+    that a client chooses raises those after it.
     """
     for number, node in enumerate(nodes):
+        node.ask(b"ms counted 0 T-1 E%d\r\n\r\n" % (number * UNIQUES + 1))
         with node.connect() as wire:
-            wire.send(b"set counted 0 -1 0 noreply\r\n\r\n" * (number * CHANGES))
-            wire.ask(b"mn\r\n")
+            shown = wire.ask(b"ms counted 0 c\r\n\r\n")
+            assert shown == b"HD c%d\r\n" % (number * UNIQUES + 2)
+            assert wire.ask(b"delete counted\r\n") == b"DELETED\r\n"
 
 
-CHANGES = 10_000  # more than the conversations of a test make
+UNIQUES = 1_000_000  # more than the conversations of a test get from one node
 
 
 @pytest.mark.parametrize(
