@@ -1,10 +1,10 @@
 """Build hook of the wheel: with ``MEMLITE_COMPILED=1``, some modules are compiled by mypyc.
 
-pyproject.toml lists these modules. The shared table in C is compiled with them and, if there is a
-compiler, for an editable installation. Without the variable a wheel needs neither a compiler nor
-mypy, and the table in Python serves.
+pyproject.toml lists these modules. Those in C are compiled with them and, if there is a compiler,
+for an editable installation. Without the variable a wheel needs neither a compiler nor mypy, and
+their twins in Python serve.
 
-    python hatch_build.py       # compiles the table in C, in the checkout
+    python hatch_build.py       # compiles the modules in C, in the checkout
 """
 
 import os
@@ -17,7 +17,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _VARIABLE = "MEMLITE_COMPILED"
-_TABLE = Path("memlite/memory/shared/_native.c")
+_IN_C = (Path("memlite/memory/shared/_native.c"), Path("memlite/proxy/_native.c"))
 
 
 class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -39,12 +39,12 @@ class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             RuntimeError: the compilation failed; the output above says why.
         """
         self._mypyc: Any = None
-        self._table: Path | None = None
+        self._made: list[Path] = []
         if version == "editable":
             try:
-                compile_table(Path(self.root))
+                compile_extensions(Path(self.root))
             except OSError as error:
-                self.app.display_info(f"the table in C is not compiled: {error}")
+                self.app.display_info(f"the modules in C are not compiled: {error}")
         if not _is_wanted():
             return
         if version == "editable":
@@ -64,10 +64,11 @@ class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         )
         try:
             self._mypyc.initialize(version, build_data)
-            existed = table_in(Path(self.root)).exists()
-            table = compile_table(Path(self.root))
-            build_data["artifacts"].append(f"/{table.relative_to(self.root)}")
-            self._table = None if existed else table
+            there = [module for module in extensions_in(Path(self.root)) if module.exists()]
+            for module in compile_extensions(Path(self.root)):
+                build_data["artifacts"].append(f"/{module.relative_to(self.root)}")
+                if module not in there:
+                    self._made.append(module)
         except Exception as error:
             self._mypyc.clean([version])
             raise RuntimeError(
@@ -78,23 +79,29 @@ class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         """Remove the compiled modules from the checkout; the wheel contains them."""
         if self._mypyc is not None:
             self._mypyc.clean([version])
-        if self._table is not None:
-            self._table.unlink()
+        for module in self._made:
+            module.unlink()
 
 
-def table_in(root: Path) -> Path:
-    """Return the extension module that the shared table in C is compiled to."""
-    return root / _TABLE.with_suffix(str(sysconfig.get_config_var("EXT_SUFFIX")))
+def extensions_in(root: Path) -> list[Path]:
+    """Return the extension modules that the sources in C are compiled to."""
+    suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
+    return [root / source.with_suffix(suffix) for source in _IN_C]
 
 
-def compile_table(root: Path) -> Path:
-    """Compile the shared table in C next to its source; return the extension module.
+def compile_extensions(root: Path) -> list[Path]:
+    """Compile each source in C to an extension module next to it; return those.
 
     Raises:
         OSError: there is no compiler, or it failed.
     """
-    source = root / _TABLE
-    target = table_in(root)
+    targets = extensions_in(root)
+    for source, target in zip(_IN_C, targets, strict=True):
+        _compile(root / source, target)
+    return targets
+
+
+def _compile(source: Path, target: Path) -> None:
     partial = target.with_name(f"{target.name}.{os.getpid()}")
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter",
@@ -107,7 +114,6 @@ def compile_table(root: Path) -> Path:
     if result.returncode:
         raise OSError(result.stderr)
     partial.replace(target)
-    return target
 
 
 def _is_wanted() -> bool:
@@ -118,4 +124,4 @@ def _is_wanted() -> bool:
 
 
 if __name__ == "__main__":
-    compile_table(Path(__file__).parent)
+    compile_extensions(Path(__file__).parent)

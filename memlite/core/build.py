@@ -1,15 +1,19 @@
-"""The compiled build: which build is running, and what classes tell mypyc.
+"""What is compiled: which build is running, what classes tell mypyc, and the modules in C.
 
 See docs/how-to/install-the-compiled-build.md.
 """
 
+import importlib
+import logging
 from importlib.machinery import ExtensionFileLoader
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from memlite.core import clock
 
-__all__ = ["build_of", "mypyc_attr", "running_build"]
+__all__ = ["build_of", "extension", "mypyc_attr", "running_build"]
+
+_log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:  # mypyc reads the real decorator here; nothing needs it at run time
     from mypy_extensions import mypyc_attr
@@ -30,3 +34,18 @@ def build_of(module: ModuleType) -> str:
     spec = module.__spec__
     compiled = spec is not None and isinstance(spec.loader, ExtensionFileLoader)
     return "compiled" if compiled else "pure"
+
+
+def extension(name: str, version: int) -> ModuleType | None:
+    """Return a module in C; None if it was not compiled, or for another version of what uses it."""
+    try:
+        module = importlib.import_module(name)
+    except ImportError:
+        return None
+    if getattr(module, "VERSION", None) != version:
+        _log.warning(
+            "%s was compiled for another version and is not used: compile it again, or remove it",
+            module.__file__,
+        )
+        return None
+    return module

@@ -58,7 +58,7 @@ class _Counted(_Base):
         # The first bytes of the request that has no object of its own, unless it is a usual one.
         self._lone = b""
         self._kind = b""  # of the request that is being forwarded
-        self._keys: Sequence[bytes] = ()  # of the same, if it is a retrieval of several
+        self._keys: list[bytes] = []  # of the same, if it is a retrieval of several
         self._observers: dict[bytes, CommandObserver] = {}
 
     def _take_others(self, data: bytes) -> int:
@@ -92,14 +92,14 @@ class _Counted(_Base):
     def _retrieve_several(
         self,
         name: str,
-        keys: Sequence[bytes],
-        nodes: Sequence[Target],
+        keys: list[bytes],
+        nodes: list[Target],
         command: bytes,
         data: bytes,
     ) -> None:
         self._keys = keys
         super()._retrieve_several(name, keys, nodes, command, data)
-        self._keys = ()
+        self._keys = []
 
     def _begin(self, request: Request) -> None:
         super()._begin(request)
@@ -112,9 +112,7 @@ class _Counted(_Base):
         else:
             request.observer = self._observer_of(self._kind, request.observer)
 
-    def _forward_batch(
-        self, requests: Sequence[bytes], targets: Sequence[Target], *, reads: bool
-    ) -> bool:
+    def _forward_batch(self, requests: list[bytes], targets: list[Target], *, reads: bool) -> bool:
         done = super()._forward_batch(requests, targets, reads=reads)
         if done:
             batch = self._queue[-1]
@@ -228,7 +226,7 @@ class _OfKeys(_One):
         self,
         counts: Counts,
         kind: bytes,
-        keys: Sequence[bytes],
+        keys: list[bytes],
         request: Request,
         merger: Merger,
         inner: CommandObserver | None,

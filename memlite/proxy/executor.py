@@ -15,6 +15,7 @@ from memlite.protocol.numbers import signed_32
 from memlite.proxy.admin import ProxyAdmin
 from memlite.proxy.batch import Batch
 from memlite.proxy.cluster import Cluster, Target
+from memlite.proxy.framing import gather
 from memlite.proxy.node import Node
 from memlite.proxy.ordering import MOST_REQUESTS, ForwardingClient, OrderedReplies
 from memlite.proxy.plain import WORDS, delete_of, plain, without_quiet
@@ -167,17 +168,11 @@ class ProxyExecutor(OrderedReplies):
         self._retrieve_several("get", keys, cast("list[Target]", nodes), b"get", data)
         return len(data)
 
-    def _forward_batch(
-        self, requests: Sequence[bytes], targets: Sequence[Target], *, reads: bool
-    ) -> bool:
+    def _forward_batch(self, requests: list[bytes], targets: list[Target], *, reads: bool) -> bool:
         """Send each node its requests at once, unless something is unusual."""
-        parts: dict[Target, list[bytes]] = {}
-        for target, request in zip(targets, requests, strict=True):
-            if target in parts:
-                parts[target].append(request)
-            elif type(target) is Node and target.takes_batches:
-                parts[target] = [request]
-            else:
+        parts: dict[Target, list[bytes]] = gather(targets, requests)
+        for target in parts:
+            if type(target) is not Node or not target.takes_batches:
                 return False
         batch = Batch(self, targets)
         self._begin(batch)
@@ -303,8 +298,8 @@ class ProxyExecutor(OrderedReplies):
     def _retrieve_several(
         self,
         name: str,
-        keys: Sequence[bytes],
-        nodes: Sequence[Target],
+        keys: list[bytes],
+        nodes: list[Target],
         command: bytes,
         data: bytes,
     ) -> None:
@@ -318,12 +313,7 @@ class ProxyExecutor(OrderedReplies):
             data: the request.
         """
         cluster = self._cluster
-        parts: dict[Target, list[bytes]] = {}
-        for node, key in zip(nodes, keys, strict=True):
-            if node in parts:
-                parts[node].append(key)
-            else:
-                parts[node] = [key]
+        parts: dict[Target, list[bytes]] = gather(nodes, keys)
         if len(parts) == 1:
             self._forward(nodes[0], data, self._retrieval(name))
             return

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Protocol
 
-from memlite.client import FENCE, LoginRefusedError, TextLogin, open_transport, split_gets
+from memlite.client import FENCE, LoginRefusedError, TextLogin, open_transport
 from memlite.cluster.membership.lease import Lease
 from memlite.cluster.topology import Node as NodeAddress
 from memlite.protocol.replies import END, STORED
 from memlite.proxy.batch import BatchPart
+from memlite.proxy.framing import NATIVE, split_gets
 from memlite.proxy.link import Link, NodeLostError
 from memlite.proxy.requests import KeysPart
 from memlite.proxy.returning import Returning
@@ -29,9 +30,9 @@ MOST_IN_BATCH: Final = 64
 _V: Final = ord("V")
 _E: Final = ord("E")
 _S: Final = ord("S")
-# Bytes up to which replies to gets are searched for their ends; of long values that would take
+# Bytes up to which replies to gets are searched for their ends in Python: of long values that takes
 # longer than to find one end after the other.
-_MOST_SEARCHED: Final = 16 * 1024
+_MOST_SEARCHED: Final = 16 * 1024 if NATIVE is None else 2**62
 
 # What may wait for a node; requests beyond are refused. While less than half of it waits, and the
 # node takes what it is sent, nothing is counted before the next write.

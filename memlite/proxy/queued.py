@@ -84,9 +84,7 @@ class _Queued(_Base):
         self._forward(node, data, Read(self))
         return len(data)
 
-    def _forward_batch(
-        self, requests: Sequence[bytes], targets: Sequence[Target], *, reads: bool
-    ) -> bool:
+    def _forward_batch(self, requests: list[bytes], targets: list[Target], *, reads: bool) -> bool:
         if self._requests.countdown <= len(targets):
             return False  # one of them passes the queue
         done = super()._forward_batch(requests, targets, reads=reads)

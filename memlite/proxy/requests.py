@@ -1,9 +1,10 @@
 """Requests whose replies are due, and how the nodes' replies become the client's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from memlite.protocol import replies
+from memlite.proxy.framing import interleave
 from memlite.proxy.merge import Merger
 from memlite.server.execution.command_set import CommandObserver
 
@@ -215,7 +216,7 @@ class KeysPart:
 
     __slots__ = ("_index", "_keys", "_whole")
 
-    def __init__(self, whole: "MultiGet", index: int, keys: Sequence[bytes]) -> None:
+    def __init__(self, whole: "MultiGet", index: int, keys: list[bytes]) -> None:
         self._whole = whole
         self._index = index
         self._keys = keys
@@ -272,8 +273,8 @@ class MultiGet(Whole):
     def __init__(
         self,
         executor: Origin,
-        keys: Mapping[Any, Sequence[bytes]],
-        nodes: Sequence[object],
+        keys: Mapping[Any, list[bytes]],
+        nodes: list[Any],
         *,
         strict: bool,
     ) -> None:
@@ -290,14 +291,14 @@ class MultiGet(Whole):
         self._parts = keys
         self._nodes = nodes
         self._strict = strict
-        self._items: list[Sequence[bytes] | None] = [None] * count
+        self._items: list[list[bytes] | None] = [None] * count
         self.merger = executor.merger
 
     def part(self, index: int) -> KeysPart:
         """Return the receiver for one of the nodes."""
         return KeysPart(self, index, self._keys[index])
 
-    def take_items(self, index: int, items: Sequence[bytes]) -> None:
+    def take_items(self, index: int, items: list[bytes]) -> None:
         """Take a node's reply as one item for each of its keys, empty for those it lacks."""
         self._items[index] = items
         self._missing -= 1
@@ -318,10 +319,8 @@ class MultiGet(Whole):
                     return self._replies[found.index(False)]
                 self._executor.count_failed_shards(len(found) - sum(found))
             self._find_items()
-        of_nodes = dict(
-            zip(self._parts, map(iter, cast("list[Sequence[bytes]]", self._items)), strict=True)
-        )
-        return b"".join([*map(next, [of_nodes[node] for node in self._nodes]), replies.END])
+        of_nodes = dict(zip(self._parts, cast("list[list[bytes]]", self._items), strict=True))
+        return interleave(self._nodes, of_nodes, b"", replies.END)
 
     def _find_items(self) -> None:
         """Find the items in replies that were not taken as such."""

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hatch_build import table_in
+from hatch_build import extensions_in
 from memlite.config import OPTIONS, load
 from memlite.core.machine import usable_cores
 from memlite.testing.gcs_emulator import emulator_process
@@ -150,7 +150,7 @@ def test_settings_of_the_image() -> None:
     assert load([], environment).config.threads == min(64, usable_cores())
 
 
-def test_the_image_has_the_table_in_c_and_no_compiler() -> None:
+def test_the_image_has_the_modules_in_c_and_no_compiler() -> None:
     stages: list[list[str]] = []
     for word, rest in instructions():
         if word == "FROM":
@@ -158,8 +158,9 @@ def test_the_image_has_the_table_in_c_and_no_compiler() -> None:
         elif word == "RUN":
             stages[-1].append(rest)
     build, *_, image = ("\n".join(commands) for commands in stages)
-    target = f"memlite/memory/shared/{Path(table_in(ROOT)).name.split('.')[0]}.*.so"
-    assert "hatch_build.py" in build and f"cp {target}" in build
+    modules = [one.relative_to(ROOT) for one in extensions_in(ROOT)]
+    targets = [f"{one.with_name(one.name.partition('.')[0])}.*.so" for one in modules]
+    assert "hatch_build.py" in build and f"cp --parents {' '.join(targets)} " in build
     assert "gcc" in build and "gcc" not in image
 
 

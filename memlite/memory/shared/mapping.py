@@ -1,14 +1,13 @@
 """The mapping of a shared table: made once, before the processes that share it are forked."""
 
 import functools
-import importlib
-import logging
 import mmap
 import os
 import time
 from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
+from memlite.core.build import extension
 from memlite.core.errors import StartError
 from memlite.memory.shared import keeping
 from memlite.memory.shared.layout import (
@@ -30,8 +29,6 @@ from memlite.memory.shared.layout import (
 from memlite.memory.shared.pure import PureTable, Stored
 
 __all__ = ["Mapping", "Twin", "native"]
-
-_log = logging.getLogger(__name__)
 
 _REGION: Final = 128 // 8
 _PARKED: Final = PARKED_AT // 8
@@ -83,17 +80,7 @@ class Twin(Protocol):
 @functools.cache
 def native() -> Any:
     """Return the module of the table in C, None if it was not compiled, or for another layout."""
-    try:
-        module = importlib.import_module("memlite.memory.shared._native")
-    except ImportError:
-        return None
-    if getattr(module, "VERSION", None) != VERSION:
-        _log.warning(
-            "%s was compiled for another layout and is not used: compile it again, or remove it",
-            module.__file__,
-        )
-        return None
-    return module
+    return extension("memlite.memory.shared._native", VERSION)
 
 
 class Mapping:

@@ -100,8 +100,9 @@ def test_after_quit_nothing_is_taken() -> None:
 
 async def test_a_batch_is_freed_when_it_is_answered() -> None:
     cluster = cluster_with(Node(), asyncio.get_running_loop())
-    batch = Batch(new(cluster, Client(), []), ["a", "b"])
-    for part in [batch.part(name, 1, reads=True) for name in "ab"]:
+    nodes = [Node(), Node()]
+    batch = Batch(new(cluster, Client(), []), nodes)
+    for part in [batch.part(node, 1, reads=True) for node in nodes]:
         part.answer(b"END\r\n")
     assert batch.reply == b"END\r\nEND\r\n"
     cluster.due.clear()

@@ -38,7 +38,7 @@ def test_the_table_in_python_serves_after_one_warning(
         with pytest.raises(StartError, match="not compiled"):
             Mapping(1 << 20, 1024, 1, compiled=True)
     (record,) = caplog.records
-    assert "/there/_native.so was compiled for another layout" in record.getMessage()
+    assert "/there/_native.so was compiled for another version" in record.getMessage()
 
 
 def test_one_of_this_layout_is_used(module: ModuleType, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,14 @@
+"""Framing in C does what it is tested for under the address and undefined-behaviour sanitizers."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.sanitized import needs_sanitizers, run_sanitized
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@needs_sanitizers
+def test_framing_in_c_under_sanitizers(tmp_path: Path) -> None:
+    run_sanitized(tmp_path, "memlite.proxy._native", "tests/unit/proxy/test_framing.py")
