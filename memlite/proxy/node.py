@@ -44,7 +44,7 @@ _FIRST_PAUSE: Final = 0.05
 # request has a time of its own.
 _STEPS: Final = 10
 # Seconds from one write that is timed to the next, at least: timing each takes a twentieth of the
-# time of a small request.
+# time of a small request. It counts for all nodes together, or more nodes would be more to time.
 _BETWEEN_TIMES: Final = 0.001
 _monotonic: Final = time.monotonic
 _TOO_LATE: Final = b"SERVER_ERROR not sent: the cluster's nodes may have changed meanwhile\r\n"
@@ -67,6 +67,19 @@ class Receiver(Protocol):
         """Take the ``SERVER_ERROR`` line that stands for the reply."""
 
 
+class Timing:
+    """When a write is timed next, to whichever node.
+
+    Attributes:
+        due: not before this, by `time.monotonic`.
+    """
+
+    __slots__ = ("due",)
+
+    def __init__(self) -> None:
+        self.due = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """How nodes are reached.
@@ -76,12 +89,14 @@ class Access:
         tls: encrypts connections; None for plain text.
         login: is carried out first; None for none.
         lease: until when what is known of the cluster is valid.
+        timing: when the time of a reply is measured next.
     """
 
     deadline: float
     tls: ssl.SSLContext | None = None
     login: TextLogin | None = None
     lease: Lease = field(default_factory=Lease.unlimited)
+    timing: Timing = field(default_factory=Timing)
 
 
 class Surroundings(Protocol):
@@ -143,7 +158,7 @@ class Node:
         timeouts: how often the deadline has passed.
         connects: how often a connection was opened.
         service: the time from a write to the reply to its last request, of one write at a time,
-            and of one in a millisecond.
+            and of one in a millisecond to all nodes together.
         ip: the IP address at which it was reached last; empty if it was not yet, or by a path.
         error: why it is down; empty while it is up, or being connected for the first time.
     """
@@ -151,9 +166,9 @@ class Node:
     __slots__ = (
         "_access", "_again", "_answered", "_deadline", "_delivered", "_flush_due", "_in_batches",
         "_interval", "_last_sent", "_last_timed", "_lease", "_limited", "_link", "_looked",
-        "_next_timed", "_pending", "_queue", "_queued", "_refusal", "_retired", "_scheduler",
-        "_surroundings", "_taken", "_task", "_timed", "_timer", "_until", "address", "connects",
-        "error", "failed", "ip", "name", "refused", "returning", "service", "timeouts",
+        "_pending", "_queue", "_queued", "_refusal", "_retired", "_scheduler", "_surroundings",
+        "_taken", "_task", "_timed", "_timer", "_timing", "_until", "address", "connects", "error",
+        "failed", "ip", "name", "refused", "returning", "service", "timeouts",
     )  # fmt: skip
 
     def __init__(
@@ -196,7 +211,7 @@ class Node:
         self._timer: asyncio.TimerHandle | None = None
         # The write that is timed: when, in nanoseconds, or 0, and the number of its last request.
         self._timed = self._last_timed = 0
-        self._next_timed = 0.0
+        self._timing = access.timing
         self.service = LatencyHistogram()
         self._retired = False
         self.failed = self.refused = self.timeouts = self.connects = 0
@@ -341,9 +356,9 @@ class Node:
         queue.clear()
         self._queued = self._in_batches = 0
         self._limited = last - self._answered > _MANY_PENDING
-        if not self._timed and now >= self._next_timed:
+        if now >= self._timing.due and not self._timed:
             self._timed, self._last_timed = time.monotonic_ns(), last
-            self._next_timed = now + _BETWEEN_TIMES
+            self._timing.due = now + _BETWEEN_TIMES
         link.transport.write(data)
 
     def _limit(self) -> None:

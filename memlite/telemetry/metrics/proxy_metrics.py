@@ -247,8 +247,8 @@ _NODES: Final = (
     Metric(
         "memlite_proxy_node_duration_seconds",
         "histogram",
-        "From a write to a node until the reply to its last request is there; of one write at a "
-        "time, and one in a millisecond.",
+        "From a write to a node until the reply to its last request is there; of one write to each "
+        "at a time, and one in a millisecond to all nodes together.",
         _by_node(lambda node: node.service),
         "seconds",
         ("node", "role"),
