@@ -215,8 +215,8 @@ class Engine:
         """
         return None
 
-    def count_in_place(self, key: bytes, delta: int, down: bool) -> tuple[bytes, Item] | None:
-        """Add to a number that takes no more room afterwards; return its digits, and its item.
+    def count_in_place(self, key: bytes, delta: int, down: bool) -> tuple[int, bytes, Item] | None:
+        """Add to a number that takes no more room afterwards; return it, its digits and its item.
 
         None means that nothing was done.
 

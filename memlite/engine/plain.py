@@ -26,9 +26,10 @@ _CR: Final = 13
 _SHORTEST_GET: Final = len(b"get k\r\n")
 # So many small parts of a reply are joined at once, which is at most 128 KiB.
 _JOINED_AT_MOST: Final = 128
-_AFTER_VALUE: Final = len(b"\r\n") + END
 _STORED: Final = Outcome.STORED
 _NOT_STORED: Final = Outcome.NOT_STORED
+# What an item that is counted keeps of its state.
+_KEPT_BITS: Final = FRESH_BITS | FULL
 # Digits of a number that is certainly below 2**64.
 _SAFE_DIGITS: Final = 19
 
@@ -69,6 +70,7 @@ class PlainEngine(MetaEngine):
         self.items = self._items = items
         self._fast_read = self.usage.fast_read
         self._fast_store = self.usage.fast_store
+        self._full_store = self.usage.full_store
         self._version = 0  # the last cas unique that was assigned
 
     # Reading
@@ -200,35 +202,34 @@ class PlainEngine(MetaEngine):
     # Storing
 
     def _kept(self, item: Item) -> int:
-        """Return the state of an item after a store that leaves it the same object; 0 for others.
+        """Return the state after a store that leaves the item the same object; 0 for others.
 
-        A plain item remains what it is, and so does one with an expiry or a cas unique, which then
-        gets another unique; see `_rewrite`.
+        Plain items have theirs in `Usage.fast_store`. One with an expiry or a cas unique also
+        remains what it is, and gets another unique; see `_rewrite`.
         """
-        state = self._fast_store[item.state & MASK]
-        if state or self.observed or not isinstance(item, FullItem):
-            return state
-        extra = item.extra
-        if not (isinstance(extra, int) and (extra or item.expires)):
+        state = self._full_store[item.state & MASK]
+        if not state or not isinstance(item, FullItem):
             return 0
-        if item.expires and item.expires <= self.clock.now():
+        if item.expires:
+            if item.expires <= self.clock.now():
+                return 0
+        elif not item.extra:
             return 0
-        return self.usage.used[item.state & FRESH_BITS | FULL]
+        return state if isinstance(item.extra, int) else 0
 
     def _rewrite(self, key: bytes, item: Item, wire: bytes, state: int) -> Item | None:
         """Give an item another value, and `state`, which is the result of `_kept`."""
-        if not self._items.rewrite(item, wire, state):
+        if len(wire) == len(item.wire):
+            item.wire = wire
+            item.state = state
+        elif not self._items.rewrite(item, wire, state):
             self._put(key, item, wire, item.expires)
             return self._items.get(key)
         self.counters.total_items += 1
         if isinstance(item, FullItem) and item.extra:
-            self._renumber(item)
+            self._version += 1
+            item.extra = self._version
         return item
-
-    def _renumber(self, item: FullItem) -> None:
-        """Assign a new cas unique in the place of an earlier one."""
-        self._version += 1
-        item.extra = self._version
 
     def set(self, key: bytes, flags: int, exptime: int, value: bytes) -> None:
         """Store unconditionally; see `Engine`."""
@@ -292,7 +293,7 @@ class PlainEngine(MetaEngine):
                 if self.observed
                 else self._store_nothing(key)
             )
-        state = self._kept(item)
+        state = self._fast_store[item.state & MASK] or self._kept(item)
         if not state:
             return super().replace(key, flags, exptime, value)
         self._replace(key, item, state, exptime, wire_form(key, flags, value))
@@ -347,15 +348,14 @@ class PlainEngine(MetaEngine):
         state = self._fast_store[item.state & MASK] or self._kept(item)
         if not state:
             return None
-        wire = item.wire
-        begin = wire.index(b"\n") + 1
-        size = len(wire) - begin - _AFTER_VALUE + len(before) + len(after)
-        if size > self.safe_size and (
-            item_total(len(key), item.flags, size, cas=self.cas_enabled) > self._item_size
+        wire = extended(item.wire, before, after)
+        if len(wire) > self.safe_size and (
+            item_total(len(key), item.flags, Item(wire, 0).size, cas=self.cas_enabled)
+            > self._item_size
         ):
             return None
         self.counters.cmd_set += 1
-        return self._rewrite(key, item, extended(wire, begin, before, after), state)
+        return self._rewrite(key, item, wire, state)
 
     def _store_nothing(self, key: bytes) -> Outcome:
         self.counters.cmd_set += 1
@@ -407,12 +407,12 @@ class PlainEngine(MetaEngine):
     def incr(self, key: bytes, delta: int) -> int | Outcome:
         """Add; see `Engine`."""
         counted = self.count_in_place(key, delta, False)
-        return self.recount(key, delta, False) if counted is None else int(counted[0])
+        return self.recount(key, delta, False) if counted is None else counted[0]
 
     def decr(self, key: bytes, delta: int) -> int | Outcome:
         """Subtract, down to 0; see `Engine`."""
         counted = self.count_in_place(key, delta, True)
-        return self.recount(key, delta, True) if counted is None else int(counted[0])
+        return self.recount(key, delta, True) if counted is None else counted[0]
 
     def _count(self, key: bytes, delta: int) -> int | Outcome:
         """Add to a number; see `Engine`."""
@@ -422,7 +422,7 @@ class PlainEngine(MetaEngine):
             self._count_absent(key, None)
         return Outcome.NOT_FOUND
 
-    def count_in_place(self, key: bytes, delta: int, down: bool) -> tuple[bytes, Item] | None:
+    def count_in_place(self, key: bytes, delta: int, down: bool) -> tuple[int, bytes, Item] | None:
         """Add to a number that takes no more room afterwards, or subtract; see `Engine`."""
         find = self._items.get_by_line
         item = find(b"get %b\r\n" % key)
@@ -432,33 +432,35 @@ class PlainEngine(MetaEngine):
         state = self._fast_store[bits] or self._kept(item)
         if not state:
             return None
-        wire = item.wire
-        begin = wire.index(b"\n") + 1
-        stored = wire[begin:-_AFTER_VALUE]
+        head, stored, end = item.wire.split(b"\r\n", 2)
         room = len(stored)
         if not stored.isdigit():
             stored = stored.rstrip(b" ")  # which follow a number that was longer
             if not stored.isdigit():
                 return None
-        if room > _SAFE_DIGITS:
+        if room > _SAFE_DIGITS or end != b"END\r\n":
             return None
         number = int(stored)
-        number = number + delta if not down else number - delta if number > delta else 0
+        if not down:
+            number += delta
+        else:
+            number = number - delta if number > delta else 0
         digits = stored = b"%d" % number
         if len(digits) != room:
             if len(digits) > room:
                 return None
             stored = digits.ljust(room)
-        item.wire = b"%b%b\r\nEND\r\n" % (wire[:begin], stored)
+        item.wire = b"%b\r\n%b\r\nEND\r\n" % (head, stored)
         # It is the same item, which has been fetched if it had been.
-        item.state = self.usage.read[bits & (FRESH_BITS | FULL)] if bits & FETCHED else state
-        if bits & FULL and isinstance(item, FullItem) and item.extra:
-            self._renumber(item)
+        item.state = self.usage.read[bits & _KEPT_BITS] if bits & FETCHED else state
+        if isinstance(item, FullItem) and item.extra:
+            self._version += 1
+            item.extra = self._version
         if down:
             self.counters.decr_hits += 1
         else:
             self.counters.incr_hits += 1
-        return digits, item
+        return number, digits, item
 
     def retime_plain(self, key: bytes, exptime: int) -> Item | None:
         """Touch an item that has an expiry both before and after, or neither; see `Engine`."""

@@ -234,11 +234,9 @@ class PlainSharedEngine(SharedEngine):
             if stored is None:
                 break
             wire, expires, unique, *_ = stored
-            begin = wire.index(b"\n") + 1
-            size = len(wire) - begin - _AFTER_VALUE + len(before) + len(after)
-            item = FullItem(extended(wire, begin, before, after), 0, expires)
-            if size > self.safe_size and (
-                item_total(len(key), item.flags, size, cas=self.cas_enabled) > self._item_size
+            item = FullItem(extended(wire, before, after), 0, expires)
+            if len(item.wire) > self.safe_size and (
+                item_total(len(key), item.flags, item.size, cas=self.cas_enabled) > self._item_size
             ):
                 break
             item.version = self._exchange(line, item.wire, expires, unique)
@@ -251,14 +249,14 @@ class PlainSharedEngine(SharedEngine):
     def incr(self, key: bytes, delta: int) -> int | Outcome:
         """Add; see `Engine`."""
         counted = self.count_in_place(key, delta, False)
-        return self.recount(key, delta, False) if counted is None else int(counted[0])
+        return self.recount(key, delta, False) if counted is None else counted[0]
 
     def decr(self, key: bytes, delta: int) -> int | Outcome:
         """Subtract, down to 0; see `Engine`."""
         counted = self.count_in_place(key, delta, True)
-        return self.recount(key, delta, True) if counted is None else int(counted[0])
+        return self.recount(key, delta, True) if counted is None else counted[0]
 
-    def count_in_place(self, key: bytes, delta: int, down: bool) -> tuple[bytes, Item] | None:
+    def count_in_place(self, key: bytes, delta: int, down: bool) -> tuple[int, bytes, Item] | None:
         """Add to a number that takes no more room afterwards, or subtract; see `Engine`."""
         line = b"get %b\r\n" % key
         for _ in _TRIES:
@@ -267,11 +265,12 @@ class PlainSharedEngine(SharedEngine):
                 break
             wire, expires, unique, state, *_ = stored
             begin = wire.index(b"\n") + 1
-            number = wire[begin:-_AFTER_VALUE]
-            digits = _counted(number, delta, down)
-            if digits is None:
+            old = wire[begin:-_AFTER_VALUE]
+            number = _counted(old, delta, down)
+            digits = b"%d" % number
+            if number < 0 or len(digits) > len(old):
                 break
-            new = b"%b%b\r\nEND\r\n" % (wire[:begin], digits.ljust(len(number)))
+            new = b"%b%b\r\nEND\r\n" % (wire[:begin], digits.ljust(len(old)))
             how = USED if state & FETCHED else 0  # it stays the item that was fetched
             version = self._store_now(line, new, expires, unique, how, b"")
             if version < 0:
@@ -283,7 +282,7 @@ class PlainSharedEngine(SharedEngine):
                     self.counters.decr_hits += 1
                 else:
                     self.counters.incr_hits += 1
-                return digits, item
+                return number, digits, item
         return None
 
     def touch(self, key: bytes, exptime: int) -> bool:
@@ -312,16 +311,13 @@ class PlainSharedEngine(SharedEngine):
         return item
 
 
-def _counted(stored: bytes, delta: int, down: bool) -> bytes | None:
-    """Return the digits of a number that was counted, None if they do not fit into its place."""
+def _counted(stored: bytes, delta: int, down: bool) -> int:
+    """Add to a stored number, or subtract; return -1 if it is none, or may exceed 64 bits."""
     room = len(stored)
     if not stored.isdigit():
         stored = stored.rstrip(b" ")  # which follow a number that was longer
         if not stored.isdigit():
-            return None
+            return -1
     if room > _SAFE_DIGITS:
-        return None
-    number = int(stored)
-    number = number + delta if not down else max(number - delta, 0)
-    digits = b"%d" % number
-    return digits if len(digits) <= room else None
+        return -1
+    return max(int(stored) - delta, 0) if down else int(stored) + delta

@@ -76,6 +76,7 @@ _LF: Final = b"\n"[0]
 _LINE_END: Final = len(b"\r\n")
 END: Final = len(b"END\r\n")
 """Bytes of a reply after the value and its line ending."""
+_AFTER_VALUE: Final = _LINE_END + END
 
 
 Part: TypeAlias = bytes | memoryview
@@ -107,17 +108,17 @@ def wire_form(key: bytes, flags: int, value: bytes) -> bytes:
     return b"VALUE %b %d %d\r\n%b\r\nEND\r\n" % (key, flags, size, value)
 
 
-def extended(wire: bytes, begin: int, before: bytes, after: bytes) -> bytes:
+def extended(wire: bytes, before: bytes, after: bytes) -> bytes:
     """Return the reply to a get of an item with more bytes around its value.
 
     Args:
         wire: the present reply.
-        begin: where its value begins.
         before: what comes before the value.
         after: what comes after it.
     """
+    begin = wire.index(b"\n") + 1
     head = wire[: wire.rindex(b" ", 0, begin) + 1]
-    value = wire[begin : -_LINE_END - END]
+    value = wire[begin:-_AFTER_VALUE]
     size = len(before) + len(value) + len(after)
     if size > _FORMAT_AT_MOST:
         return b"".join((b"%b%d\r\n" % (head, size), before, value, after, b"\r\nEND\r\n"))

@@ -29,17 +29,22 @@ class Usage:
         fast_read: after a read on the fast path; 0 for items that need more checks, and for all
             items while commands are observed.
         fast_store: after an overwrite on the fast path; 0 as in `fast_read`.
+        full_store: after an overwrite of an item that remains a `FullItem`; 0 for all others, and
+            for all items while commands are observed.
         used: after a use that is not a read, such as add for a key that exists.
         fresh: for an item that is stored now.
     """
 
-    __slots__ = ("_second", "_watched", "fast_read", "fast_store", "fresh", "read", "used")
+    __slots__ = (
+        "_second", "_watched", "fast_read", "fast_store", "fresh", "full_store", "read", "used",
+    )  # fmt: skip
 
     def __init__(self, second: int = 0) -> None:
         self.read = [0 for _ in _STATES]
         self.fast_read = [0 for _ in _STATES]
         self.used = [0 for _ in _STATES]
         self.fast_store = [0 for _ in _STATES]
+        self.full_store = [0 for _ in _STATES]
         self._watched = False
         self.tick(second)
 
@@ -62,4 +67,6 @@ class Usage:
         for bits in _STATES:
             more = self._watched or bits & FULL
             self.fast_read[bits] = 0 if more else self.read[bits]
-            self.fast_store[bits] = 0 if more else self.used[bits & FRESH_BITS]
+            stored = self.used[bits & (FRESH_BITS | FULL)]
+            self.fast_store[bits] = 0 if more else stored
+            self.full_store[bits] = stored if bits & FULL and not self._watched else 0

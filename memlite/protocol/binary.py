@@ -181,6 +181,7 @@ class BinaryParser:
         length = len(data)
         keeps = self._keeps
         shortcuts = handler.shortcuts
+        key_length = self._key_length
         for _ in self._commands_per_turn:
             extras_at = position + HEADER
             if extras_at > length:
@@ -190,15 +191,13 @@ class BinaryParser:
                 raise ProtocolViolation(_NO_REQUEST)
             key_at = extras_at + extras_size
             value_at = key_at + key_size
-            if value_at > length:
-                break
-            size = body - extras_size - key_size  # of the value
+            end = extras_at + body
             shortcut = shortcuts.get(opcode)
             if (
                 shortcut is not None
-                and size >= 0
-                and value_at + size <= length
-                and 0 < key_size <= self._key_length
+                and value_at <= end <= length
+                and key_size
+                and key_size <= key_length
                 and shortcut(
                     handler,
                     opcode,
@@ -206,13 +205,16 @@ class BinaryParser:
                     cas,
                     data[extras_at:key_at] if extras_size else b"",
                     data[key_at:value_at],
-                    data[value_at : value_at + size] if size else b"",
+                    data[value_at:end] if end > value_at else b"",
                 )
             ):
-                position = value_at + size
-                if position >= length:
+                if end == length:
                     return False
+                position = end
                 continue
+            if value_at > length:
+                break
+            size = end - value_at
             if keeps:
                 self.request = data[position:value_at]
             layout = _LAYOUTS[opcode]
@@ -221,7 +223,7 @@ class BinaryParser:
             if (
                 extras_size not in extras
                 or (has_key is not None and has_key is not (key_size > 0))
-                or key_size > self._key_length
+                or key_size > key_length
                 or (size and (size < 0 or has_value is False or body > _LARGEST_BODY))
             ):
                 fault = Status.UNKNOWN_COMMAND if size < 0 else Status.INVALID

@@ -27,6 +27,7 @@ __all__ = [
     "pack_hit",
     "pack_number",
     "pack_reply",
+    "pack_success",
     "reply",
     "stat_packets",
 ]
@@ -171,7 +172,9 @@ _FLAGS_SIZE: Final = 4
 # Magic, opcode, key length, extras length, status, total body length, opaque, cas unique.
 pack_reply = Struct(">BBHBxHIIQ").pack
 pack_hit = Struct(">BBHBxHIIQI").pack  # and the flags of an item
-pack_number = Struct(">BBHBxHIIQQ").pack  # and the number that is the value
+# Without what is zero in these: a success that has no body, and one with a number.
+pack_success = Struct(">BB10xIQ").pack  # magic, opcode, opaque, cas unique
+pack_number = Struct(">BB6xIIQQ").pack  # with the length of the body before the opaque
 
 
 def reply(request: BinaryRequest, value: bytes = b"", cas: int = 0) -> bytes:

@@ -1,6 +1,6 @@
 """The meta commands of the text protocol: calls the engine and renders the replies."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from math import ceil
 from typing import Final
@@ -11,12 +11,12 @@ from memlite.engine import MetaEngine, Mode, Outcome
 from memlite.engine.meta import Counted, Found
 from memlite.engine.semantics import expiry
 from memlite.memory import Item, Part
-from memlite.memory.item import END
 from memlite.protocol import replies
 from memlite.protocol.meta import MetaRequest, encode_key
 from memlite.server.execution.command_set import CommandSet, Later
+from memlite.server.execution.plain_meta import plain_flags, read_plain_flags
 
-__all__ = ["MODES", "USUAL_FLAGS", "MetaCommands", "render_plain"]
+__all__ = ["MODES", "MetaCommands"]
 
 MODES: Final = {
     0: Mode.SET,
@@ -35,8 +35,6 @@ _STATUS: Final = {
     Outcome.EXISTS: b"EX",
     Outcome.NOT_FOUND: b"NF",
 }
-USUAL_FLAGS: Final = frozenset((b"v", b"s", b"f", b"t", b"k", b"q"))
-"""Flags of mg that ask for nothing but what any item has."""
 _NON_NUMERIC: Final = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
 _DECREMENT: Final = b"D-"
 _C, _F, _H, _K, _L, _N, _O, _S, _T_NEW, _T = b"cfhklNOsTt"
@@ -66,10 +64,12 @@ class MetaCommands(CommandSet):
 
     def meta_get(self, request: MetaRequest) -> Later | None:
         """``mg <key> <flags>*``."""
-        if USUAL_FLAGS.issuperset(request.words):
+        words = b" ".join(request.words)
+        flags = plain_flags(words) or read_plain_flags(words)
+        if flags is not None:
             plain = self._engine.fetch_plain(request.key)
             if plain is not None:
-                self.out.append(render_plain(request.key, request.words, plain))
+                self.out.append(flags.reply(request.key, plain))
                 return None
             if self._engine.is_miss(b"get %b\r\n" % request.key):
                 if not request.quiet:
@@ -295,27 +295,3 @@ class MetaCommands(CommandSet):
     def meta_noop(self) -> None:
         """``mn``: its reply marks the end of the replies to earlier commands."""
         self.out.append(b"MN\r\n")
-
-
-def render_plain(key: bytes, flags: Sequence[bytes], item: Item) -> bytes:
-    """Return the reply of a plain item to an mg with no flags but `USUAL_FLAGS`."""
-    wire = item.wire
-    value = b"v" in flags
-    if value and len(flags) == 1:
-        # "VA", and what follows the flags in the reply to a get: size and value.
-        return b"VA" + wire[wire.index(b" ", len(b"VALUE  ") + len(key)) : -END]
-    # The flags and the size, in the digits that a get sends.
-    end = wire.index(b"\n")
-    client_flags, size = wire[len(b"VALUE  ") + len(key) : end - 1].split(b" ")
-    parts = [b"VA " + size if value else b"HD"]
-    for word in flags:
-        if word == b"s":
-            parts.append(b"s" + size)
-        elif word == b"f":
-            parts.append(b"f" + client_flags)
-        elif word == b"t":
-            parts.append(b"t-1")
-        elif word == b"k":
-            parts.append(b"k" + key)
-    head = b" ".join(parts) + b"\r\n"
-    return head + wire[end + 1 : -END] if value else head

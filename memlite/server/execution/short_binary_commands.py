@@ -22,6 +22,7 @@ from memlite.protocol.packets import (
     pack_hit,
     pack_number,
     pack_reply,
+    pack_success,
 )
 from memlite.server.execution.command_set import CommandSet
 
@@ -39,6 +40,7 @@ _EXPTIME_SIZE: Final = 4
 _COUNT_SIZE: Final = 20
 _NO_FLAGS: Final = bytes(8)  # nor an exptime
 _flags_and_exptime = Struct(">II").unpack
+_delta = Struct(">Q12x").unpack
 _DECREMENTS: Final = frozenset(map(int, (Opcode.DECREMENT, Opcode.DECREMENTQ)))
 _APPENDS: Final = frozenset(map(int, (Opcode.APPEND, Opcode.APPENDQ)))
 
@@ -169,7 +171,7 @@ class ShortBinaryCommands(CommandSet):
     def _succeed(self, opcode: int, opaque: int, item: Item) -> None:
         extra = item.extra if isinstance(item, FullItem) else 0
         unique = extra if self._cas and isinstance(extra, int) and extra else self._unique(item)
-        self.out.append(pack_reply(MAGIC_OF_REPLIES, opcode, 0, 0, 0, 0, opaque, unique))
+        self.out.append(pack_success(MAGIC_OF_REPLIES, opcode, opaque, unique))
 
     def short_join(
         self, opcode: int, opaque: int, cas: int, extras: bytes, key: bytes, value: bytes
@@ -177,9 +179,11 @@ class ShortBinaryCommands(CommandSet):
         """APPEND, PREPEND and their quiet variants, unconditionally, of an item that exists."""
         if cas or extras:
             return False
-        after = opcode in _APPENDS
         try:
-            item = self._engine.join(key, b"" if after else value, value if after else b"")
+            if opcode in _APPENDS:
+                item = self._engine.join(key, b"", value)
+            else:
+                item = self._engine.join(key, value, b"")
         except CommandError as error:
             self.out.append(failure_of(BinaryRequest(opcode, key, opaque, cas), error))
             return True
@@ -195,16 +199,14 @@ class ShortBinaryCommands(CommandSet):
         """INCREMENT, DECREMENT and their quiet variants, if the number takes as many digits."""
         if cas or value or len(extras) != _COUNT_SIZE:
             return False
-        delta = int.from_bytes(extras[:8])
+        (delta,) = _delta(extras)
         counted = self._engine.count_in_place(key, delta, opcode in _DECREMENTS)
         if counted is None:
             return False
         if opcode not in QUIET:
-            digits, item = counted
-            number = int(digits)
-            unique = self._unique(item)
+            number, _, item = counted
             self.out.append(
-                pack_number(MAGIC_OF_REPLIES, opcode, 0, 0, 0, 8, opaque, unique, number)
+                pack_number(MAGIC_OF_REPLIES, opcode, 8, opaque, self._unique(item), number)
             )
         return True
 

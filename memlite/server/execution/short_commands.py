@@ -17,7 +17,8 @@ from memlite.protocol.handler import SEVERAL_GETS, Shortcuts
 from memlite.protocol.limits import LONGEST_KEY
 from memlite.protocol.numbers import small_number
 from memlite.protocol.store_line import FORMAT_AT_MOST, known_rest, read_rest
-from memlite.server.execution.meta_commands import USUAL_FLAGS, MetaCommands, render_plain
+from memlite.server.execution.meta_commands import MetaCommands
+from memlite.server.execution.plain_meta import plain_flags, read_plain_flags
 
 __all__ = ["SHORTCUTS", "ShortCommands"]
 
@@ -32,27 +33,15 @@ _REPLY: Final = {
 }
 _STORED_LINE: Final = b"STORED\r\n"
 _NOT_STORED_LINE: Final = replies.NOT_STORED
-_QUIET: Final = b"q"
 _NOREPLY: Final = b"noreply"
-_KEY: Final = b"k"
 _G: Final = b"g"[0]
 _SPACE: Final = b" "[0]
 _CR: Final = 13
 _LF: Final = 10
 # Numbers of more digits may exceed 64 bits.
 _SAFE_DIGITS: Final = 19
-_NO_FLAGS: Final[tuple[bytes, ...]] = ()
-# The combinations of `USUAL_FLAGS` that clients have sent; there are 1,956.
-_FLAG_SETS: Final[dict[bytes, tuple[bytes, ...]]] = {}
-
-
-def _read_flags(words: bytes) -> tuple[bytes, ...] | None:
-    """Split the flags of an mg; return None if there are others than `USUAL_FLAGS`, or twice."""
-    flags = tuple(words.split(b" "))
-    if not USUAL_FLAGS.issuperset(flags) or len({*flags}) != len(flags):
-        return None
-    _FLAG_SETS[words] = flags
-    return flags
+# The reply to ma with v, by the digits of the number: formatted once, it is not formatted again.
+_NUMBER_OF: Final = tuple(b"VA %d\r\n%%b\r\n" % digits for digits in range(_SAFE_DIGITS + 1))
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -307,7 +296,7 @@ class ShortCommands(MetaCommands):
     def _short_count(self, key: bytes, delta: int, down: bool, position: int) -> int:
         counted = self._engine.count_in_place(key, delta, down)
         if counted is not None:
-            self.out.append(counted[0] + b"\r\n")
+            self.out.append(counted[1] + b"\r\n")
             return position
         if not 0 < len(key) <= LONGEST_KEY:
             return 0
@@ -322,23 +311,22 @@ class ShortCommands(MetaCommands):
     # Meta commands
 
     def short_meta_get(self, words: list[bytes], data: bytes, position: int) -> int:
-        """``mg <key> <flags>*`` with `USUAL_FLAGS`, of a plain item or none."""
+        """``mg <key> <flags>*`` with `PlainFlags`, of a plain item or none."""
         count = len(words)
         if count < 2:
             return 0
         key = words[1]
-        flags = _NO_FLAGS if count == 2 else _FLAG_SETS.get(words[2])
+        asked = words[2] if count > 2 else b""
+        flags = plain_flags(asked) or read_plain_flags(asked)
         if flags is None:
-            flags = _read_flags(words[2])
-            if flags is None:
-                return 0
+            return 0
         item = self._engine.fetch_plain(key)
         if item is not None:
-            self.out.append(render_plain(key, flags, item))
+            self.out.append(flags.reply(key, item))
         elif not self._engine.is_miss(b"get %b\r\n" % key):
             return 0
-        elif _QUIET not in flags:
-            self.out.append(b"EN k%b\r\n" % key if _KEY in flags else b"EN\r\n")
+        elif not flags.quiet:
+            self.out.append(b"EN k%b\r\n" % key if flags.key else b"EN\r\n")
         return position
 
     def short_meta_set(self, words: list[bytes], data: bytes, position: int) -> int:
@@ -377,14 +365,16 @@ class ShortCommands(MetaCommands):
 
     def short_meta_count(self, words: list[bytes], data: bytes, position: int) -> int:
         """``ma <key>`` and ``ma <key> v``, if the number takes as many digits afterwards."""
-        count = len(words)
-        if count > 3 or count < 2 or (count == 3 and words[2] != b"v"):
+        if len(words) < 2:
+            return 0
+        shown = len(words) > 2
+        if shown and words[2] != b"v":
             return 0
         counted = self._engine.count_in_place(words[1], 1, False)
         if counted is None:
             return 0
-        digits = counted[0]
-        self.out.append(b"HD\r\n" if count == 2 else b"VA %d\r\n%b\r\n" % (len(digits), digits))
+        _, digits, _ = counted
+        self.out.append(_NUMBER_OF[len(digits)] % digits if shown else b"HD\r\n")
         return position
 
 

@@ -206,3 +206,10 @@ def test_flags_of_an_item_whose_key_is_no_text():
     client.send(store(Opcode.SET, b"long key 77", b"abcd 0 efgh", flags=5))
     (reply,) = replies(client.send(packet(Opcode.GET, b"long key 77")))
     assert (reply.extras, reply.value) == (b"\0\0\0\5", b"abcd 0 efgh")
+
+
+@pytest.mark.parametrize("value", [b"7\r\n", b"7\r\nEND\r\n", b"7\r\n8", b"\r\n7", b"7\n", b""])
+@pytest.mark.parametrize("command", [b"incr a 1\r\n", b"decr a 1\r\n", b"ma a v\r\n"])
+def test_numbers_that_are_followed_by_other_bytes(command, value):
+    data = b"set a 0 0 %d\r\n%b\r\n%bget a\r\n" % (len(value), value, command)
+    assert Client(shortcuts=True).send(data) == Client(shortcuts=False).send(data)
