@@ -1,11 +1,12 @@
 """Processes that write to one shared table and are killed: run as a program.
 
-    python -m tests.support.shared_writers pure|native KILLS SEED [MEGABYTES]
+    python -m tests.support.shared_writers pure|native KILLS SEED MEGABYTES [KEYS [-M]]
 
-Each worker has keys of its own, and stores values of growing numbers under them. It notes a number
-once its store has returned. All workers read all keys: a value has to be whole, and its number at
-least the one noted before the read; where nothing is evicted, it also has to be there. The table is
-in a file: at the end another process, with another hash, finds the same in it.
+Each worker has KEYS keys of its own, and stores values of growing numbers under them. It notes a
+number once its store has returned, and 0 before it deletes. All workers read all keys: a value has
+to be whole, and its number at least the one noted before the read. It also has to be there, unless
+all keys together are more than the memory. With -M each store has to find room. The table is in a
+file: at the end another process, with another hash, finds the same in it.
 """
 
 import contextlib
@@ -23,12 +24,16 @@ import zlib
 
 from memlite.memory.item import wire_form
 from memlite.memory.shared import Mapping, MemoryFile, native
+from memlite.memory.shared.layout import KEEP
 from memlite.memory.shared.mapping import Twin
 
 WORKERS = 3
 KEYS = 40
-"""For each worker."""
+"""For each worker, by default."""
+MOST = 500
+"""An item takes less, in bytes."""
 FAILED = 3
+LATER = 2.0**40
 
 
 def line(key: int) -> bytes:
@@ -54,7 +59,7 @@ def check(key: int, reply: bytes) -> int:
 def work(table: Twin, worker: int, noted: memoryview, seed: int, *, evicts: bool) -> None:
     chance = random.Random(seed)
     table.attach(worker)
-    count = WORKERS * KEYS
+    count = len(noted) // 2
     while True:
         key = chance.randrange(count)
         before = noted[key]
@@ -62,16 +67,33 @@ def work(table: Twin, worker: int, noted: memoryview, seed: int, *, evicts: bool
         if reply is not None:
             assert check(key, reply) >= before
         else:
-            assert evicts or before == 0, f"key {key} is lost"
-        key = chance.randrange(KEYS) * WORKERS + worker
+            assert evicts or before == 0 or noted[key] != before, f"key {key} is lost"
+        key = chance.randrange(count // WORKERS) * WORKERS + worker
         number = noted[count + key] + 1
         noted[count + key] = number  # given away, whether the store succeeds or not
         new = value(key, number, chance.randrange(400))
         wire = wire_form(b"key-%d" % key, 0, new)
-        if chance.random() < 0.1 and evicts:
+        what = chance.random()
+        if what < 0.1:
+            noted[key] = 0
             table.delete(line(key), None)
-        assert table.store(line(key), wire, 0.0, None, 0, b"") > 0
+        elif what < 0.2:
+            table.touch(line(key), LATER)
+        if what < 0.8:
+            assert table.store(line(key), wire, 0.0, None, 0, b"") > 0
+        else:
+            extend(table, key, wire)
         noted[key] = number
+
+
+def extend(table: Twin, key: int, wire: bytes) -> None:
+    """Store a value as append does: nobody else changes the key meanwhile."""
+    table.hold(line(key), len(wire))
+    found = table.get(line(key))
+    if found is not None:
+        check(key, found[0])
+    assert table.store(line(key), wire, 0.0, found and found[2], KEEP, b"") > 0
+    table.release()
 
 
 def spawn(table: Twin, worker: int, noted: memoryview, seed: int, *, evicts: bool) -> int:
@@ -91,9 +113,11 @@ def open_table(file: MemoryFile, kind: str, megabytes: int) -> Mapping:
 
 
 def contents(mapping: Mapping) -> str:
-    found = [mapping.table.find(line(key)) for key in range(WORKERS * KEYS)]
-    for key, reply in enumerate(found):
-        assert reply is None or check(key, reply) >= 0
+    keys = sorted(mapping.list_keys(), key=lambda key: int(key[4:]))
+    found = [mapping.table.find(b"get %b\r\n" % key) for key in keys]
+    for key, reply in zip(keys, found, strict=True):
+        assert reply is not None
+        check(int(key[4:]), reply)
     return f"{len(mapping)} items, {zlib.crc32(repr(found).encode()):08x}"
 
 
@@ -104,11 +128,15 @@ def reopen(path: str, kind: str, megabytes: int) -> None:
     print(contents(mapping))  # noqa: T201
 
 
-def main(kind: str, kills: int, seed: int, megabytes: int, path: str) -> None:
-    evicts = megabytes < 256
+def main(
+    path: str, kind: str, kills: int, seed: int, megabytes: int, keys: int = KEYS, *, refuses: bool
+) -> None:
+    count = WORKERS * keys
+    evicts = count * MOST > megabytes << 20
     file = MemoryFile(path)
     mapping = open_table(file, kind, megabytes)
-    noted = memoryview(mmap.mmap(-1, 8 * 2 * WORKERS * KEYS)).cast("Q")
+    mapping.table.evicts = not refuses
+    noted = memoryview(mmap.mmap(-1, 8 * 2 * count)).cast("Q")
     chance = random.Random(seed)
 
     def start(worker: int) -> int:
@@ -135,10 +163,12 @@ def main(kind: str, kills: int, seed: int, megabytes: int, path: str) -> None:
     for worker in range(WORKERS):
         mapping.table.attach(worker)
     # Whoever was killed holding a lock left it to the next to hold it.
-    for key in range(100 * WORKERS * KEYS):
+    for key in range(12_000):
         mapping.table.touch(b"get %d\r\n" % key, 0.0)
     mapping.verify()
-    written = sum(noted[WORKERS * KEYS :])
+    lost = [key for key in range(count) if noted[key] and not mapping.table.find(line(key))]
+    assert evicts or not lost, f"keys {lost} are lost"
+    written = sum(noted[count:])
     before = contents(mapping)
     mapping.close(time.time())
     fcntl.flock(file.descriptor, fcntl.LOCK_UN)
@@ -155,5 +185,6 @@ if __name__ == "__main__":
     if len(sys.argv) == 4:
         reopen(sys.argv[2], sys.argv[1], int(sys.argv[3]))
     else:
+        words = [word for word in sys.argv[2:] if word != "-M"]
         with tempfile.NamedTemporaryFile(prefix="memlite-table-", dir="/dev/shm") as place:
-            main(sys.argv[1], *map(int, sys.argv[2:5]), place.name)
+            main(place.name, sys.argv[1], *map(int, words), refuses="-M" in sys.argv)

@@ -16,8 +16,12 @@ KINDS = [
 ]
 
 
-def kill_writers(kind: str, kills: int, seed: int, megabytes: int) -> None:
-    arguments = [kind, str(kills), str(seed), str(megabytes)]
+MORE_THAN_FITS = (1, 1500)
+"""Megabytes, and keys of each worker."""
+
+
+def kill_writers(kind: str, kills: int, seed: int, *more: object) -> None:
+    arguments = [kind, *map(str, (kills, seed, *more))]
     ended = subprocess.run(
         [sys.executable, "-m", "tests.support.shared_writers", *arguments],
         capture_output=True, text=True, timeout=280, check=False,
@@ -32,12 +36,22 @@ def test_no_value_is_torn_and_none_is_lost(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_value_is_torn_while_segments_are_used_again(kind: str) -> None:
+def test_none_is_lost_while_segments_are_used_again(kind: str) -> None:
     kill_writers(kind, 60, 2, 1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("megabytes", [256, 1])
 @pytest.mark.parametrize("kind", KINDS)
-def test_thousands_of_kills(kind: str, megabytes: int) -> None:
-    kill_writers(kind, 3000, 3, megabytes)
+def test_no_store_fails_where_nothing_is_evicted(kind: str) -> None:
+    kill_writers(kind, 60, 4, 1, 40, "-M")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_value_is_torn_while_others_are_evicted(kind: str) -> None:
+    kill_writers(kind, 60, 5, *MORE_THAN_FITS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [(256,), (1,), (1, 40, "-M"), MORE_THAN_FITS])
+@pytest.mark.parametrize("kind", KINDS)
+def test_thousands_of_kills(kind: str, how: tuple[object, ...]) -> None:
+    kill_writers(kind, 3000, 3, *how)

@@ -182,6 +182,20 @@ def test_a_full_table_is_kept(tmp_path: Path, *, compiled: bool) -> None:
         mapping.verify()
 
 
+@pytest.mark.parametrize("compiled", KINDS)
+def test_restarts_cost_no_memory(tmp_path: Path, *, compiled: bool) -> None:
+    """Each leaves a segment that has one item, and is sealed."""
+    path = tmp_path / "items"
+    with opened(path, compiled=compiled) as mapping:
+        mapping.close(time.time())
+    for number in range(2 * mapping.layout.segments):
+        with opened(path, compiled=compiled) as mapping:
+            assert mapping.kept == number
+            assert put(mapping, number) > 0
+            assert mapping.table.evictions == 0
+            mapping.close(time.time())
+
+
 def _spoil(at: int, value: bytes) -> Callable[[bytearray, Mapping], None]:
     def spoil(content: bytearray, mapping: Mapping) -> None:
         content[at : at + len(value)] = value

@@ -257,6 +257,38 @@ def test_without_eviction_a_store_fails_when_all_is_live(kind: str) -> None:
     mapping.verify()
 
 
+@pytest.mark.parametrize("evicts", [0, 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_workers_that_are_killed_cost_no_memory(kind: str, evicts: int) -> None:
+    mapping, both = tables(kind)
+    for number in range(4 * mapping.layout.segments):
+        # The next of its number: it has another object.
+        table = mapping.attach(compiled=kind == "native" or (kind == "both" and number % 4 < 2))
+        table.evicts = evicts
+        table.attach(number % 2)
+        assert table.store(line(number), reply(number, b"v" * 500), 0.0, None, 0, b"") > 0
+        assert table.evictions == 0
+    assert all(both[0].find(line(number)) for number in range(4 * mapping.layout.segments))
+    mapping.verify()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_eviction_dead_records_of_the_open_segment_are_used_again(kind: str) -> None:
+    _, both = tables(kind)
+    for table in both:
+        table.evicts = 0
+    value, stored = b"v" * 500, 0
+    while both[0].store(line(stored), reply(stored, value), 0.0, None, 0, b"") > 0:
+        stored += 1
+    gone = range(stored - 5, stored)
+    for number in gone:
+        assert both[1].delete(line(number), None)
+    for number in gone:
+        assert both[0].store(line(number), reply(number, value), 0.0, None, 0, b"") > 0
+    assert all(both[1].find(line(number)) for number in range(stored))
+    assert both[0].store(line(stored), reply(stored, value), 0.0, None, 0, b"") == -1
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_values_of_any_size_up_to_the_largest(kind: str) -> None:
     mapping, both = tables(kind)
