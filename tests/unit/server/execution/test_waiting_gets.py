@@ -7,7 +7,7 @@ import pytest
 
 from memlite.backends import Record
 from memlite.core.errors import StorageError
-from tests.unit.backends.slow_backend import SlowBackend
+from tests.unit.backends.slow_backend import SlowBackend, settle
 from tests.unit.server.execution.test_pipelined import fill, gets, items, serving
 
 VALUE = b"v" * 1_000_000
@@ -71,7 +71,7 @@ async def short(one, *numbers):
         one.backend.find(b"k%d" % number)
     executor = one.connection.executor
     assert len(executor._room.short) == len(numbers)
-    await asyncio.sleep(0.01)
+    await settle()
     return executor
 
 
@@ -224,7 +224,7 @@ async def test_the_server_stops(one):
     """The replies are sent before it ends."""
     await short(one, WAITING)
     one.server.request_stop(graceful=True)
-    await asyncio.sleep(0.01)
+    await settle()
     one.backend.find(b"slow", None)
     await one.expect(b"END\r\n" + items(range(5), VALUES))
     async with asyncio.timeout(60):
