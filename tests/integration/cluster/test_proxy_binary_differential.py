@@ -22,7 +22,7 @@ from tests.support.proxies import proxy
 from tests.support.servers import RunningServer, memcached_version, running
 
 CONVERSATIONS = 60
-NOT_COMPARED = (b"cache_memlimit 1\r\n", b"stats nonsense\r\n")
+NOT_COMPARED = (b"cache_memlimit", b"stats")  # malformed ones included
 CASES = [case for case in single.CASES if bytes((0x80, Opcode.STAT)) not in case.request]
 
 Pair = tuple[RunningServer, RunningServer]
@@ -57,7 +57,7 @@ def compared(conversation: Conversation) -> Conversation:
             tuple(
                 unit
                 for unit in batch.units
-                if unit.data not in NOT_COMPARED
+                if not unit.data.lstrip().startswith(NOT_COMPARED)
                 and not (batch.binary and unit.data[1] in (Opcode.STAT, Opcode.TOUCH))
             ),
             batch.cuts,
