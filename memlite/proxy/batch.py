@@ -77,17 +77,19 @@ class Batch(Request):
 
     def _rest(self) -> bytes:
         parts, nodes = self._parts, self._nodes
-        bare = all(part.bare for part in parts.values())
+        bare = True
+        for part in parts.values():
+            if not part.bare:
+                bare = False
         if not bare:
             for part in parts.values():
                 part.complete()
-        end = END if bare else b""
         if self._sent:
             nodes = nodes[self._sent :]
             left = {node: part.replies[part.taken :] for node, part in parts.items()}
         else:
             left = {node: part.replies for node, part in parts.items()}
-        return interleave(nodes, left, end, b"")
+        return interleave(nodes, left, END if bare else b"", b"")
 
     def available(self) -> bytes:
         """Return the replies that can be sent although others are missing; each only once."""

@@ -1,7 +1,7 @@
 """Execution by forwarding: commands go to the nodes that have their keys."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from memlite.core.build import mypyc_attr
 from memlite.memory import Part
@@ -134,11 +134,11 @@ class ProxyExecutor(OrderedReplies):
         requests: list[bytes] = []
         targets: list[Target] = []
         if data[:4] == b"get ":
-            requests = data.splitlines(keepends=True)
-            if len(requests) == 1 and data.find(b" ", 4) > 0:
+            if data.find(b"\n") == taken - 1 and data.find(b" ", 4) > 0:
                 return self._take_multiget(data)
+            requests = data.splitlines(keepends=True)
             try:
-                targets = [self._cluster.by_line[line] for line in requests]
+                targets = list(map(self._cluster.by_line.__getitem__, requests))
             except KeyError:
                 requests = []
         if not targets or len(targets) > room:
@@ -159,13 +159,15 @@ class ProxyExecutor(OrderedReplies):
         if self._recognizer is None or data[-2:] != b"\r\n":
             return 0
         keys = data[4:-2].split(b" ")
-        nodes: list[Target | None] = list(map(self._cluster.known_nodes.get, keys))
-        if None in nodes:
+        nodes: list[Target]
+        try:
+            nodes = list(map(self._cluster.known_nodes.__getitem__, keys))
+        except KeyError:
             lengths = list(map(len, keys))
             if not min(lengths) or max(lengths) > self._recognizer.longest_key:
                 return 0
             nodes = list(map(self._cluster.node_of_word, keys))
-        self._retrieve_several("get", keys, cast("list[Target]", nodes), b"get", data)
+        self._retrieve_several("get", keys, nodes, b"get", data)
         return len(data)
 
     def _forward_batch(self, requests: list[bytes], targets: list[Target], *, reads: bool) -> bool:
@@ -176,9 +178,9 @@ class ProxyExecutor(OrderedReplies):
                 return False
         batch = Batch(self, targets)
         self._begin(batch)
+        node: Any
         for node, of_node in parts.items():
-            part = batch.part(node, len(of_node), reads=reads)
-            cast("Node", node).send_batch(b"".join(of_node), part)
+            node.send_batch(b"".join(of_node), batch.part(node, len(of_node), reads=reads))
         return True
 
     def ready_reply(self, line: bytes) -> bytes | None:

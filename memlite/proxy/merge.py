@@ -5,7 +5,7 @@ from typing import Final, TypeAlias
 
 from memlite.proxy.framing import NATIVE
 
-__all__ = ["Merger"]
+__all__ = ["ITEMS", "Merger"]
 
 _END: Final = b"END\r\n"
 _LF: Final = ord("\n")
@@ -15,7 +15,8 @@ _MOST_REMEMBERED: Final = 32_768
 
 
 _Items: TypeAlias = Callable[[list[bytes], bytes, int], tuple[list[bytes], int]]
-_items: Final[_Items | None] = None if NATIVE is None else NATIVE.items
+ITEMS: Final[_Items | None] = None if NATIVE is None else NATIVE.items
+"""What `Merger.items` calls, in C; None if it was not compiled."""
 
 
 class Merger:
@@ -59,12 +60,12 @@ class Merger:
             The item of each key, empty if it is missing, and where the last of them ends. If
             ``END`` does not begin there, this is not a whole reply.
         """
-        if _items is not None:
-            return _items(keys, reply, position)
+        if ITEMS is not None:
+            return ITEMS(keys, reply, position)
         return self.items_in_python(keys, reply, position)
 
     def items_in_python(
-        self, keys: list[bytes], reply: bytes, position: int = 0
+        self, keys: list[bytes], reply: bytes, position: int
     ) -> tuple[list[bytes], int]:
         """See `items`."""
         remembered = self._headers.get

@@ -5,7 +5,7 @@ from typing import Any, Protocol, cast
 
 from memlite.protocol import replies
 from memlite.proxy.framing import interleave
-from memlite.proxy.merge import Merger
+from memlite.proxy.merge import ITEMS, Merger
 from memlite.server.execution.command_set import CommandObserver
 
 __all__ = [
@@ -245,7 +245,8 @@ class KeysPart:
             Where it ends; 0 if it was not taken.
         """
         whole = self._whole
-        items, end = whole.merger.items(self._keys, data, position)
+        find = whole.merger.items if ITEMS is None else ITEMS
+        items, end = find(self._keys, data, position)
         if data[end : end + 5] != replies.END:
             return 0
         whole.take_items(self._index, items)
