@@ -220,6 +220,10 @@ class SharedItems(ItemTable):
         """Return every key, in no order."""
         return list(self.mapping.list_keys())
 
+    def key_batches(self) -> Iterator[list[bytes]]:
+        """Yield every key, in no order; see `ItemTable`."""
+        return self.mapping.key_batches()
+
     def scan(self) -> Iterator[tuple[bytes, Item]]:
         """Yield every key and item."""
         return self.survey()

@@ -112,6 +112,7 @@ class Server:
     # What a server that is one of several workers has others of; see `memlite.server.workers`.
     _administration_type: ClassVar[type[Administration]] = Administration
     _lifecycle_type: ClassVar[type[Lifecycle]] = Lifecycle
+    _processes = 1  # that serve the same sockets
     _register_type: ClassVar[type[Register]] = Register
     _table_in_process: ClassVar[bool] = True
     _shared_epoch: "SharedEpoch | None" = None
@@ -363,8 +364,14 @@ class Server:
             execution=self.execution,
             instrumentation=self.instrumentation,
             scheduler=self.scheduler,
+            may_administer=self._may_administer,
+            processes=self._processes,
         )
         return [UdpService(services, listener) for listener in listeners]
+
+    def _may_administer(self) -> bool:
+        """Return whether a datagram may have an administrative command carried out now."""
+        return True
 
     def _make_administration(self) -> Administration:
         return self._administration_type(

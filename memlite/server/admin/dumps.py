@@ -25,8 +25,8 @@ __all__ = ["BAD_CLASS", "BUSY", "Dumps", "parse_classes", "scan_backend", "scan_
 _log = logging.getLogger("memlite")
 
 _CLASSES_END: Final = 64
-# Items between two turns of the event loop: about half a millisecond.
-_ITEMS_PER_TURN: Final = 200
+# Batches without any items that are passed over between two turns of the event loop.
+_EMPTY_PER_TURN: Final = 100
 _WRITE_BYTES: Final = 16 * 1024
 # How long a peer may go without reading, in seconds. Only one dump can run at a time, so a stuck
 # one holds up the next.
@@ -48,17 +48,13 @@ def parse_classes(words: bytes) -> set[int] | None:
 
 async def scan_table(table: ItemTable) -> AsyncGenerator[tuple[bytes, Item], None]:
     """Yield every item of a table, giving up the event loop from time to time."""
-    keys = table.list_keys()
-    # Taken from the end, so that the list shrinks as it is used: freeing a million keys in one go
-    # would take too long.
-    keys.reverse()
-    while keys:
-        for _ in range(min(_ITEMS_PER_TURN, len(keys))):
-            key = keys.pop()
+    for number, keys in enumerate(table.key_batches()):
+        for key in keys:
             item = table.get(key)
             if item is not None:
                 yield key, item
-        await asyncio.sleep(0)
+        if keys or not number % _EMPTY_PER_TURN:
+            await asyncio.sleep(0)
 
 
 async def scan_backend(backend: Backend) -> AsyncGenerator[tuple[bytes, Item], None]:

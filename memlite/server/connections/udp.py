@@ -6,12 +6,13 @@ is a message of its own, with the request's id, in as many datagrams as necessar
 The source address of a datagram can be forged. So the total size of the replies to a request is
 limited: a request for one item of the largest size is answered, a request for a hundred is not. The
 work in progress is limited for all senders together: datagrams beyond that are dropped and counted.
+So are administrative commands that come too often, where several processes have to carry them out.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
@@ -21,9 +22,11 @@ from memlite.core.errors import ProtocolViolation
 from memlite.core.logs import failure
 from memlite.memory import Part
 from memlite.protocol import Handler, Limits, frames, replies
+from memlite.protocol.binary_table import ADMIN as BINARY_ADMIN
 from memlite.protocol.commands import Arguments, Command
 from memlite.protocol.handler import NO_SHORTCUTS
 from memlite.protocol.magic import MAGIC
+from memlite.protocol.packets import Opcode
 from memlite.protocol.text_table import ADMIN
 from memlite.server.connections.listeners import Listener
 from memlite.server.execution.command_set import Executor
@@ -41,14 +44,16 @@ __all__ = ["UdpService", "UdpServices"]
 
 _log = logging.getLogger("memlite")
 
-# The most requests in progress at one socket, i.e. waiting for the backend, for the turn of their
-# next command, or for the network. Also the most bytes of these requests (64 KiB may hold ten
-# thousand commands), the most keys they may read from a slow backend, and the most bytes of unsent
-# replies. Once any limit is reached, further requests are dropped.
+# The most requests in progress at one socket, in all processes that serve it, i.e. waiting for the
+# backend, for the turn of their next command, or for the network. Also the most bytes of these
+# requests (64 KiB may hold ten thousand commands), the most keys they may read from a slow backend,
+# and the most bytes of unsent replies. Once any limit is reached, further requests are dropped.
 _MAX_REQUESTS = 256
 _MAX_REQUEST_BYTES = 256 * 1024
 _MAX_KEYS = 256
 _MAX_UNSENT_BYTES = 4 * 1024 * 1024
+_LEAST_REQUESTS = 16
+_LARGEST_DATAGRAM = 64 * 1024
 # The limit on the replies to one request is the largest item with its reply lines, and at least
 # this many bytes, for statistics.
 _MIN_REPLY_LIMIT = 64 * 1024
@@ -73,6 +78,8 @@ class UdpServices(NamedTuple):
         execution: makes executors.
         instrumentation: decides which requests are observed.
         scheduler: schedules turns on the event loop.
+        may_administer: returns whether an administrative command may be carried out now.
+        processes: how many serve the socket.
     """
 
     counters: Counters
@@ -82,6 +89,25 @@ class UdpServices(NamedTuple):
     execution: Execution
     instrumentation: Instrumentation
     scheduler: Scheduler
+    may_administer: Callable[[], bool]
+    processes: int
+
+
+class _Bounds(NamedTuple):
+    """What may be in progress in one of the processes that serve a socket; see above."""
+
+    requests: int
+    request_bytes: int
+    unsent_bytes: int
+
+    @classmethod
+    def of(cls, processes: int) -> "_Bounds":
+        """Divide what may be in progress; each can take the largest datagram."""
+        return cls(
+            max(_MAX_REQUESTS // processes, _LEAST_REQUESTS),
+            max(_MAX_REQUEST_BYTES // processes, _LARGEST_DATAGRAM),
+            _MAX_UNSENT_BYTES // processes,
+        )
 
 
 class UdpService(asyncio.DatagramProtocol):
@@ -112,6 +138,7 @@ class UdpService(asyncio.DatagramProtocol):
         self.keys = 0
         self.counted = False
         self._counters = services.counters
+        self._bounds = _Bounds.of(services.processes)
         self._requests: set[_Request] = set()
         self._bytes = 0  # total size of their datagrams
         self._unsent: deque[tuple[_Request, Iterator[bytes], int]] = deque()
@@ -178,10 +205,11 @@ class UdpService(asyncio.DatagramProtocol):
 
     def _overloaded(self, size: int) -> bool:
         """Return whether a request of `size` bytes must be dropped."""
+        bounds = self._bounds
         return (
-            len(self._requests) >= _MAX_REQUESTS
-            or self._bytes + size > _MAX_REQUEST_BYTES
-            or self._unsent_bytes > _MAX_UNSENT_BYTES
+            len(self._requests) >= bounds.requests
+            or self._bytes + size > bounds.request_bytes
+            or self._unsent_bytes > bounds.unsent_bytes
         )
 
     def error_received(self, exc: Exception) -> None:
@@ -323,7 +351,13 @@ class _Request:
         self._more = False
         try:
             self._more = self._parser.receive(
-                data, _UdpHandler(handler, self, waits=services.execution.waits)
+                data,
+                _UdpHandler(
+                    handler,
+                    self,
+                    waits=services.execution.waits,
+                    may_administer=services.may_administer,
+                ),
             )
             refused = self._parser.in_command and not self._more  # an incomplete command
         except ProtocolViolation:
@@ -434,14 +468,23 @@ class _UdpHandler:
         handler: carries out the other commands.
         request: the request the commands belong to.
         waits: whether the backend must be awaited.
+        may_administer: see `UdpServices`.
     """
 
     shortcuts = NO_SHORTCUTS
 
-    def __init__(self, handler: Handler, request: _Request, *, waits: bool) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        request: _Request,
+        *,
+        waits: bool,
+        may_administer: Callable[[], bool],
+    ) -> None:
         self._handler = handler
         self._request = request
         self._waits = waits
+        self._may_administer = may_administer
 
     def hit(self, line: bytes) -> bool:
         """Pass the call on; see `Handler`."""
@@ -467,11 +510,19 @@ class _UdpHandler:
         """Carry out or refuse a command.
 
         Raises:
-            _OverloadError: too many keys are being read from the backend already.
+            _OverloadError: too many keys are being read from the backend already, or there were too
+                many administrative commands a moment ago.
         """
-        if command is ADMIN and _is_stream(arguments[0]):
-            self.reject(replies.ERROR, False)
-            return
+        if command is ADMIN:
+            if _is_stream(arguments[0]):
+                self.reject(replies.ERROR, False)
+                return
+            if arguments[0][0] != b"version" and not self._may_administer():
+                raise _OverloadError
+        elif command is BINARY_ADMIN:
+            (request,) = arguments
+            if request.opcode not in _SIMPLE and not self._may_administer():
+                raise _OverloadError
         if self._waits and command.name in _MULTIGETS:
             keys = len(command.keys(arguments))
             if keys > _MAX_KEYS:
@@ -481,6 +532,8 @@ class _UdpHandler:
         self._handler.execute(command, arguments)
 
 
+_SIMPLE: Final = frozenset(map(int, (Opcode.NOOP, Opcode.VERSION)))
+"""Opcodes of administrative commands that concern nobody else."""
 _MULTIGETS: Final = frozenset(("get", "gets", "gat", "gats"))
 
 

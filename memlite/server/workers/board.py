@@ -84,6 +84,8 @@ class Control(IntEnum):
     """How often statistics were reset."""
     RELOADS = auto()
     """How often certificates were to be read again."""
+    PACE = auto()
+    """The monotonic clock when datagrams may ask as often as ever, in nanoseconds; see `Pace`."""
 
 
 GAUGES: Final = (

@@ -58,8 +58,6 @@ def workers_of(config: Config) -> int:
         alone = "only memory://, gs:// and valkey:// have several"
     elif config.join or config.name or config.advertise or config.spare:
         alone = "a member of a cluster is one process (--join)"
-    elif config.udp_port:
-        alone = "datagrams are served by one process (-U)"
     elif sys.platform != "linux":
         alone = "only Linux has what they share"
     if config.memory_file is not None and (alone or remote):

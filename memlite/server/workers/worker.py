@@ -28,6 +28,7 @@ from memlite.server.server import Server
 from memlite.server.workers.administration import WorkerAdministration
 from memlite.server.workers.board import Board, Cell
 from memlite.server.workers.member import Member
+from memlite.server.workers.pace import Pace
 from memlite.server.workers.shared import Shared
 
 if TYPE_CHECKING:
@@ -183,6 +184,8 @@ class WorkerServer(Server):
         self._number = number
         self._channel = channel
         self._replaces = board.served(number)
+        self._pace = Pace(board)
+        self._processes = board.workers
         super().__init__(config, listeners, tls=tls, clock=clock)
 
     def connect(self) -> Connection:
@@ -230,6 +233,9 @@ class WorkerServer(Server):
         for service in services:  # all read one socket, which is counted once
             service.counted = bool(self._number or self._replaces)
         return services
+
+    def _may_administer(self) -> bool:
+        return self._pace.admits()
 
     def _make_http(self, listeners: Sequence[Listener]) -> "Http | None":
         if not self._number:

@@ -119,7 +119,6 @@ def test_a_daemon_is_ready_when_its_parent_ends(tmp_path: Path) -> None:
     ("arguments", "why"),
     [
         (["--backend", "file://{}/cache.json"], "only memory://, gs:// and valkey:// have several"),
-        (["-U", "-1"], "datagrams are served by one process (-U)"),
         (["--near-cache", "8m"], "a near cache is shared in front of gs:// and valkey:// only"),
     ],
 )

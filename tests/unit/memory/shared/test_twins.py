@@ -374,7 +374,7 @@ def test_a_lower_limit_gives_memory_back(kind: str) -> None:
     value = b"v" * 500
 
     def fill() -> int:
-        for number in range(2 * SIZE // 500):
+        for number in range(3 * SIZE // 500):
             table = both[number % 2]
             assert table.store(line(number), reply(number, value), 0.0, None, 0, b"") > 0
         mapping.verify()
