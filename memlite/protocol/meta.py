@@ -133,10 +133,12 @@ def parse_meta(
         MalformedError: the command is malformed in another way.
     """
     key = words[1]
-    if len(key) > key_length:
-        raise MalformedError(wrong_flags or replies.BAD_FORMAT)
-    if len(words) > _MAX_WORDS:
-        raise MalformedError(wrong_flags or _TOO_LONG)
+    if len(key) > key_length or len(words) > _MAX_WORDS:
+        # memcached reads the words before it looks at any, but no more of them.
+        if not _are_flags(words[first:_MAX_WORDS]):
+            raise UnreadableError
+        error = replies.BAD_FORMAT if len(key) > key_length else _TOO_LONG
+        raise MalformedError(wrong_flags or error)
     request = MetaRequest(key, words[first:])
     if len(words) == first:
         return request
@@ -144,10 +146,14 @@ def parse_meta(
     if error is _LONG_OPAQUE:
         raise MalformedError(_LONG_OPAQUE)
     if error:
-        if not _FLAG_LETTERS.issuperset(word[0] for word in request.words):
+        if not _are_flags(request.words):
             raise UnreadableError
         raise MalformedError(wrong_flags or error)
     return request
+
+
+def _are_flags(words: Sequence[bytes]) -> bool:
+    return _FLAG_LETTERS.issuperset(word[0] for word in words)
 
 
 def _set_flags(request: MetaRequest) -> bytes:

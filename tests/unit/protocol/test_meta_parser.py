@@ -52,6 +52,13 @@ CASES = [
     (b"mg a O" + b"o" * 31 + b"\r\n", [get()]),
     (b"mg a O" + b"o" * 32 + b"\r\n", [reject(LONG_OPAQUE)]),
     (b"mg a" + b" v" * 19 + b"\r\n", [reject(TOO_LONG)]),
+    (b"mg a -" + b" v" * 18 + b"\r\n", [reject(BAD_FORMAT)]),  # the words are read first
+    (b"mg a" + b" v" * 18 + b" -\r\n", [reject(TOO_LONG)]),  # and no more of them than these
+    (b"ma " + K251 + b" -\r\n", [reject(BAD_FORMAT)]),
+    (b"ms " + K251 + b" 2\r\nmn\r\nmn\r\n", [reject(BAD_FORMAT), NOTHING]),
+    (b"ms " + K251 + b" 2 -\r\nmn\r\nmn\r\n", [reject(BAD_FORMAT), NOTHING, NOTHING]),
+    (b"ms a 2 -" + b" v" * 17 + b"\r\nmn\r\nmn\r\n", [reject(BAD_FORMAT), NOTHING, NOTHING]),
+    (b"ms a 2" + b" v" * 17 + b" -\r\nmn\r\nmn\r\n", [reject(TOO_LONG), NOTHING]),
     (b"ms a 2\r\nhi\r\n", [store(b"hi")]),
     (b"ms a -\r\n\r\n", [store(b"")]),
     (b"ms a 1 T-\r\nx\r\n", [store(b"x", touch=0)]),
