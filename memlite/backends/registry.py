@@ -7,7 +7,6 @@ scheme, the value a `BackendFactory`. A backend is imported only when its scheme
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import metadata
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -142,6 +141,8 @@ def _factory(scheme: str) -> BackendFactory:
                 raise
             what = not_installed(error, _EXTRA[scheme])
             raise StartError(f"--backend: {scheme}://: {what}") from None
+    from importlib import metadata  # twenty times as long to import as all of this module
+
     plugins = {point.name: point for point in metadata.entry_points(group=GROUP)}
     point = plugins.get(scheme)
     if point is None:

@@ -109,7 +109,7 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
             clock = Clock()
             shared = share(config, lambda: make_mapping(config, workers, clock.now()))
             board = Board(workers)
-            _import_all()  # once for all of them
+            _import_common()
         server = assemble(listeners, tls)
         loop_factory = _loop_factory(config.loop)
         tune_allocator()
@@ -181,6 +181,12 @@ def _server(config: Config, listeners: Sequence[sockets.Listener], tls: "Tls | N
 
         return NodeServer(config, listeners, tls)
     return Server(config, listeners, tls=tls)
+
+
+def _import_common() -> None:
+    from memlite.server import on_demand
+
+    on_demand.import_all(on_demand.COMMON)  # once for all workers
 
 
 def _import_all() -> None:

@@ -100,6 +100,25 @@ class PlainSharedEngine(SharedEngine):
         self.counters.hits += 1
         return Item(stored[0], 0)
 
+    def serve_lines(self, lines: list[bytes], out: list[Part]) -> int:
+        """Append the replies to gets, up to the first unusual one; see `Engine`."""
+        if self.observed:
+            return 0
+        append = out.append
+        hits = served = 0
+        # One by one: to be found counts as a use, and what follows an unusual line is found again.
+        for reply in map(self._find, lines):
+            if reply is not None:
+                hits += 1
+                append(reply)
+            elif (absent := self.miss(lines[served])) is not None:
+                append(absent)
+            else:
+                break
+            served += 1
+        self.counters.hits += hits
+        return served
+
     def collect_lines(self, lines: list[bytes], out: list[Part]) -> bool:
         r"""Append the reply of a get for each item that ``get <key>\r\n`` finds; see `Engine`."""
         if self.observed:

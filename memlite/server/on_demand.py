@@ -4,8 +4,9 @@ Importing them at startup would double the startup time.
 """
 
 import importlib
+from collections.abc import Sequence
 
-__all__ = ["MODULES", "import_all"]
+__all__ = ["COMMON", "MODULES", "import_all"]
 
 MODULES = (
     "memlite.protocol.binary",
@@ -23,8 +24,15 @@ MODULES = (
     "memlite.server.admin.watchers",
 )
 
+COMMON = (
+    "memlite.server.admin.admin",
+    "memlite.server.execution.pipelined",
+    "memlite.server.admin.watchers",
+)
+"""Those of them that any worker (``-t``) is likely to need: imported once, before it is forked."""
 
-def import_all() -> None:
-    """Import them all now, because the process is about to lose read access to Python's files."""
-    for name in MODULES:
+
+def import_all(names: Sequence[str] = MODULES) -> None:
+    """Import modules now, by default all: the process may be about to lose access to its files."""
+    for name in names:
         importlib.import_module(name)

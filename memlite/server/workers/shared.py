@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from memlite.backends.registry import REMOTE, parse_url
 from memlite.config import Config
 
 if TYPE_CHECKING:
@@ -37,6 +36,10 @@ class Shared:
 
 def asks_store(config: Config) -> bool:
     """Return whether the store is one that each of several workers can ask itself."""
+    if config.backend == "memory://":  # which most have
+        return False
+    from memlite.backends.registry import REMOTE, parse_url
+
     return parse_url(config.backend).scheme in REMOTE
 
 

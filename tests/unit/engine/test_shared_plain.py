@@ -192,3 +192,30 @@ def test_a_cas_fails_if_another_process_comes_first(compiled: bool) -> None:
     )
     assert engine.cas(b"a", 0, 0, b"new", item.unique) is Outcome.EXISTS
     assert (engine.counters.cas_badval, engine.counters.cas_hits) == (1, 0)
+
+
+@pytest.mark.parametrize("compiled", TWINS)
+def test_gets_of_a_pipeline_are_answered_up_to_the_first_unusual_one(compiled: bool) -> None:
+    engines = [make(PlainSharedEngine, compiled) for _ in range(2)]
+    for engine in engines:
+        for number in range(20):
+            engine.set(b"k%d" % number, 0, 0, b"v%d" % number)
+        engine.set(b"gone", 0, -1, b"x")
+    usual = [b"get k%d\r\n" % number for number in range(20)] + [b"get absent\r\n"]
+    unusual = [b"get k1 k2\r\n", b"get gone\r\n", b"gets k1\r\n", b"set k1 0 0 1\r\n", b"x\r\n"]
+    chance = random.Random(5)
+    for _ in range(200):
+        batch = chance.choices([*usual, chance.choice(unusual)], k=chance.randrange(1, 30))
+        out: list[Part] = []
+        served = engines[0].serve_lines(batch, out)
+        expected: list[Part] = []
+        for line in batch:
+            reply = engines[1].hit(line) or engines[1].miss(line)
+            if reply is None:
+                break
+            expected.append(reply)
+        assert (served, out) == (len(expected), expected)
+        first, second = (engine.counters for engine in engines)
+        assert (first.hits, first.get_misses) == (second.hits, second.get_misses)
+    engines[0].observed = True
+    assert engines[0].serve_lines(usual, []) == 0
