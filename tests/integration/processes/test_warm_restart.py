@@ -92,7 +92,6 @@ def test_two_servers_of_one_file(tmp_path: Path) -> None:
         ),
         (("--near-cache", "1m"), "a near cache is shared in front of gs:// and valkey:// only"),
         (("--backend", "valkey://127.0.0.1:1/p"), "the store has the items"),
-        (("-U", "-1"), "datagrams are served by one process (-U)"),
     ],
 )
 def test_settings_that_cannot_be_kept(tmp_path: Path, options: tuple[str, ...], why: str) -> None:
