@@ -1,7 +1,7 @@
 """What a proxy costs with more nodes, and with more keys.
 
-Instructions per get of one connection, by callgrind, with 3 to 100 memcacheds behind it; and the
-proxy's memory after gets of ten thousand and of a million different keys.
+Instructions per get, by callgrind, with 3 to 100 memcacheds behind it, and those of twemproxy if it
+is named; and the proxy's memory after gets of ten thousand and of a million different keys.
 
 Needs memcached and valgrind. It measures no times, so it can run on a busy machine.
 """
@@ -17,6 +17,8 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from harness.proxies import nutcracker
 
 _KEYS = 300
 _PIPELINE = 100
@@ -93,14 +95,24 @@ def _control(flag: str, process: "subprocess.Popen[bytes]") -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def instructions(nodes: int, memcached: str, connections: int) -> float:
-    """Return the instructions of a proxy per get of one key, which it has been asked for before."""
+def instructions(nodes: int, memcached: str, connections: int, peer: str | None = None) -> float:
+    """Return the instructions of a proxy per get of one key, which it has been asked for before.
+
+    Args:
+        nodes: how many there are.
+        memcached: their program.
+        connections: of clients, which ask at the same time.
+        peer: the program of twemproxy, to measure it instead.
+    """
     keys = [b"key:%d" % number for number in range(_KEYS)]
     with tempfile.TemporaryDirectory() as folder, _nodes(nodes, memcached) as addresses:
         out = Path(folder) / "callgrind"
         port = _free_port()
         valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"]
-        with _process([*valgrind, *_proxy(addresses, port)]) as process:
+        command = _proxy(addresses, port)
+        if peer:
+            command = nutcracker(peer).command(port, addresses.split(","), Path(folder))
+        with _process([*valgrind, *command]) as process:
             socks = [_connect(port) for _ in range(connections)]
             for key in keys:
                 _ask(socks[0], b"set %b 0 0 100\r\n%b\r\n" % (key, b"x" * 100), 1, b"STORED\r\n")
@@ -141,6 +153,7 @@ def main() -> int:
     parser.add_argument("--nodes", default="3,10,30,100", help="(default: %(default)s)")
     parser.add_argument("--keys", default="10000,100000,1000000", help="(default: %(default)s)")
     parser.add_argument("--connections", type=int, default=1, help="(default: %(default)s)")
+    parser.add_argument("--nutcracker", metavar="PROGRAM", help="measure this twemproxy as well")
     parser.add_argument("--memcached", default=shutil.which("memcached"), metavar="PROGRAM")
     options = parser.parse_args()
     for keys in map(int, filter(None, options.keys.split(","))):
@@ -148,6 +161,9 @@ def main() -> int:
     for nodes in map(int, filter(None, options.nodes.split(","))):
         cost = instructions(nodes, options.memcached, options.connections)
         print(f"{nodes} nodes: {cost:,.0f} instructions per get", flush=True)
+        if options.nutcracker:
+            cost = instructions(nodes, options.memcached, options.connections, options.nutcracker)
+            print(f"{nodes} nodes: {cost:,.0f} instructions of twemproxy", flush=True)
     return 0
 
 
