@@ -44,6 +44,8 @@ def run_sanitized(folder: Path, name: str, *tests: str) -> None:
     """
     module = folder / "_native.so"
     source = ROOT / (name.replace(".", "/") + ".c")
+    if not source.exists():
+        pytest.skip("the tests run on an installed wheel, without a checkout")
     command = [str(COMPILER), *FLAGS, f"-I{sysconfig.get_path('include')}", str(source)]
     subprocess.run([*command, "-o", module], check=True)
     libraries = [
