@@ -90,7 +90,7 @@ typedef struct {
     _Atomic uint64_t *slots;
     _Atomic uint32_t *states;
     _Atomic uint16_t *ghosts;
-    Segment *headers, *mine;
+    Segment *headers, *mine, *filled;  /* `filled`: where `main_with` has found room last */
     int held;                      /* the region that the caller holds; -1 for none */
     uint64_t epoch;                /* that of the flushes before it was held: later ones come after */
     uint32_t worker, second;
@@ -294,16 +294,20 @@ static int fits(Table *t, Segment *s, uint32_t size) {
     return s && load(s->epoch) == load(t->header->epoch) && peek(s->used) + size <= t->header->segment_size;
 }
 /* The segment of the main queue that is being filled, with room for so much; NULL: there is none. */
+static int fills_main(Table *t, Segment *s, uint32_t size) {
+    return peek(s->state) == OPEN && peek(s->owner) == NOBODY && fits(t, s, size);
+}
 static Segment *main_with(Table *t, uint32_t size) {
+    if (t->filled && fills_main(t, t->filled, size)) return t->filled;  /* as before: no need to look */
     for (uint32_t i = 0; i < t->header->segments; i++) {
         Segment *s = t->headers + i;
         if (peek(s->state) != OPEN || peek(s->owner) != NOBODY) continue;
-        if (fits(t, s, size)) return s;
+        if (fits(t, s, size)) return t->filled = s;
         store(s->state, SEALED);
     }
     Segment *s = next_in(t, FREE);
     if (s) begin(t, s, NOBODY, 1);
-    return s;
+    return t->filled = s;
 }
 /* Bytes of records in a segment that are no items, as far as that is known without a look at them. */
 static uint32_t gone(Table *t, Segment *s, double time) {

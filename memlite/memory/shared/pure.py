@@ -133,7 +133,7 @@ class PureTable:
             for number in range(REGIONS + 1)
         ]
         self._locks = [_Lock(self, region) for region in range(REGIONS + 1)]
-        self._mine = -1
+        self._mine = self._filled = -1
         self._held = -1
         self._epoch = 0  # that of the flushes before it was held: later ones come after
         self._worker = 0
@@ -393,17 +393,23 @@ class PureTable:
 
     def _main_with(self, size: int) -> int:
         """Return the segment of the main queue that is being filled, with room; -1 for none."""
-        narrow = self._narrow
+        if self._fills_main(self._filled) and self._has_room(self._filled, size):
+            return self._filled  # as before: no need to look
         for segment in range(self._layout.segments):
-            at = _NARROW * segment
-            if narrow[at + _STATE] == OPEN and narrow[at + _OWNER] == NOBODY:
+            if self._fills_main(segment):
                 if self._has_room(segment, size):
+                    self._filled = segment
                     return segment
-                narrow[at + _STATE] = SEALED
-        segment = self._next_in(FREE)
+                self._narrow[_NARROW * segment + _STATE] = SEALED
+        segment = self._filled = self._next_in(FREE)
         if segment >= 0:
             self._begin(segment, NOBODY, 1)
         return segment
+
+    def _fills_main(self, segment: int) -> bool:
+        at = _NARROW * segment
+        narrow = self._narrow
+        return segment >= 0 and narrow[at + _STATE] == OPEN and narrow[at + _OWNER] == NOBODY
 
     def _gone(self, segment: int, now: float) -> int:
         """Return the bytes of records in a segment that are no items, as far as that is known."""
