@@ -137,8 +137,9 @@ class _Lines(ProgressDisplay):
         self._stream.flush()
 
 
-def progress_display(*, quiet: bool, stream: TextIO = sys.stderr) -> ProgressDisplay:
-    """Return a progress display for `stream`; one that shows nothing if `quiet`."""
+def progress_display(*, quiet: bool, stream: TextIO | None = None) -> ProgressDisplay:
+    """Return a progress display for `stream`, stderr by default; none is seen if `quiet`."""
     if quiet:
         return ProgressDisplay()
+    stream = stream or sys.stderr
     return _Bar(stream) if stream.isatty() else _Lines(stream)

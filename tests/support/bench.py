@@ -5,10 +5,14 @@ import io
 import signal
 import subprocess
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from memlite.cli.main import main
 from memlite.loadtest import launching
 from tests.support.forked import fork_process
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["bench"]
 
@@ -20,6 +24,10 @@ def bench(*arguments: object) -> "subprocess.CompletedProcess[str]":
     tests are. A process of its own would take a second of processor time more, for imports, and
     three if it draws, and a server that is not forked half a second. What depends on the command's
     environment, its folder or signals needs a process, though.
+
+    All figures are made, and drawn for the page; all images but the first have the first one's
+    content, because to draw both images of a figure takes as long again. Tests in
+    tests/unit/loadtest draw every image.
     """
     words = ["bench", *map(str, arguments)]
     handlers = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
@@ -29,6 +37,7 @@ def bench(*arguments: object) -> "subprocess.CompletedProcess[str]":
             contextlib.redirect_stdout(said),
             contextlib.redirect_stderr(complained),
             _forking(),
+            _drawing_one_image(),
         ):
             code = main(words)
     finally:
@@ -46,3 +55,22 @@ def _forking() -> Iterator[None]:
         yield
     finally:
         launching._start = before
+
+
+@contextlib.contextmanager
+def _drawing_one_image() -> Iterator[None]:
+    from memlite.loadtest.report import page
+
+    before = page.png
+    images: list[bytes] = []
+
+    def png(figure: "Figure") -> bytes:
+        if not images:
+            images.append(before(figure))
+        return images[0]
+
+    page.png = png
+    try:
+        yield
+    finally:
+        page.png = before

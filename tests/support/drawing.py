@@ -1,13 +1,21 @@
-"""Ctrl-C while the figures of a report are drawn."""
+"""Ctrl-C while the figures of a report are drawn, and pages without figures."""
 
 import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 
 from tests.support.waiting import wait_until
 
-__all__ = ["interrupted_while_drawing"]
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from memlite.loadtest.report.plots import Plot
+
+__all__ = ["interrupted_while_drawing", "without_figures"]
 
 
 def interrupted_while_drawing(command: Sequence[str], folder: Path) -> str:
@@ -31,3 +39,15 @@ def interrupted_while_drawing(command: Sequence[str], folder: Path) -> str:
         shown = process.stderr.read()
         assert process.wait() == 130, shown
     return shown
+
+
+@pytest.fixture
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the figures out of pages; for tests of their text, since figures take seconds."""
+    from markupsafe import Markup
+
+    def draw(plots: Sequence["Plot"], _: Path) -> tuple[dict[str, "Markup"], list[Path]]:
+        return {plot.name: Markup() for plot in plots}, []
+
+    for module in ("report.html", "report.factorial_page", "models.page", "multigets.page"):
+        monkeypatch.setattr(f"memlite.loadtest.{module}.draw", draw)

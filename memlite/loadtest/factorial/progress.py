@@ -14,13 +14,14 @@ class RunProgress:
 
     Args:
         quiet: whether to show nothing.
-        stream: where.
+        stream: where; stderr by default.
 
     Attributes:
         display: of the measurements within a run.
     """
 
-    def __init__(self, *, quiet: bool, stream: TextIO = sys.stderr) -> None:
+    def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
+        stream = stream or sys.stderr
         self._stream = None if quiet else stream
         terminal = not quiet and stream.isatty()
         self._bar = progress_display(quiet=not terminal, stream=stream)

@@ -52,7 +52,7 @@ def test_an_experiment_that_is_interrupted_is_completed(tmp_path: Path) -> None:
     assert shown.endswith(f"memlite: bench: interrupted; {goes_on}\n")
     before = runs(folder)
     assert 2 <= len(before) < 8
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    done = bench(*COMMAND, "--out", folder)
     assert done.returncode == 0, done.stderr
     after = runs(folder)
     assert sorted(after) == [f"{a}.{b}-{n}" for a in (0, 1) for b in (0, 1) for n in (1, 2)]

@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 pytest.importorskip("matplotlib", reason="the load tester needs memlite-cache[bench]")
 
-from memlite.cli.main import main
 from memlite.loadtest import experiment
 from memlite.loadtest.experiment import run
 from memlite.loadtest.kept import Kept
@@ -110,7 +109,7 @@ def test_an_interrupted_report_is_written_from_what_was_measured(memlite, tmp_pa
     )
     assert not (folder / "repetitions").exists()
     before = (folder / "results.json").read_bytes()
-    assert main(["bench", "report", str(folder)]) == 0
+    assert bench("report", folder).returncode == 0
     assert (folder / "report.html").exists()
     assert (folder / "results.json").read_bytes() == before
 

@@ -11,18 +11,20 @@ from memlite.cli.main import main
 from memlite.lab import Station
 from memlite.loadtest.files import save
 from memlite.loadtest.models.output import COLUMNS
+from tests.support.bench import bench
 from tests.unit.loadtest.models.synthetic import CLIENTS, SECONDS, points, results
 from tests.unit.loadtest.models.test_traces import queue_rows, write
 
 
 @pytest.mark.slow
-def test_the_command_writes_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_its_files(tmp_path: Path) -> None:
     measured = points(
         "one", [Station("server", 80e-6)], lambda _: {"server": 80e-6}, generator=1e-6
     )
     save(results(measured), tmp_path)
-    assert main(["bench", "models", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
-    shown = capsys.readouterr().out
+    done = bench("models", tmp_path, "--out", tmp_path / "out")
+    assert done.returncode == 0
+    shown = done.stdout
     assert f"closed M/M/1 holds at {', '.join(map(str, CLIENTS[1:]))} clients." in shown
     assert shown.endswith(f"report: {tmp_path}/out/models.html\n")
     page = (tmp_path / "out" / "models.html").read_text()
@@ -47,8 +49,8 @@ def test_a_trace_goes_into_the_models(tmp_path: Path) -> None:
     write(tmp_path / "trace.csv", rows)
     save(results(measured), tmp_path)
     out = tmp_path / "out"
-    trace = str(tmp_path / "trace.csv")
-    assert main(["bench", "models", str(tmp_path), "--trace", trace, "--out", str(out)]) == 0
+    trace = tmp_path / "trace.csv"
+    assert bench("models", tmp_path, "--trace", trace, "--out", out).returncode == 0
     with (out / "models.csv").open(newline="") as file:
         assert "M/M/2 of proxy's workers" in {row["model"] for row in csv.DictReader(file)}
 

@@ -20,6 +20,7 @@ from memlite.loadtest.multigets.runs import Settings
 from memlite.loadtest.progress import ProgressDisplay
 from memlite.loadtest.resuming import locked
 from memlite.loadtest.targets import LaunchSettings
+from tests.support.bench import bench
 from tests.support.waiting import wait_until
 
 COMMAND = [
@@ -47,7 +48,7 @@ def test_an_interrupted_run_is_completed(tmp_path: Path) -> None:
     assert shown.endswith(f"interrupted; run the same command with --out {folder} to continue\n")
     before = saved(folder)
     assert 2 <= len(before) < 8
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    done = bench(*COMMAND, "--out", folder)
     assert done.returncode == 0, done.stderr
     runs = saved(folder)
     ways = {(run["size"], run["sharded"], run["number"]) for run in runs}

@@ -14,6 +14,7 @@ import pytest
 
 from memlite.core.version import SERVER_VERSION
 from memlite.protocol import replies
+from tests.support.bench import bench
 from tests.support.logins import FAILURE, LOGIN, STORED, UNAUTHENTICATED, USERS, write_users
 from tests.support.program import run_forked
 from tests.support.servers import (
@@ -471,33 +472,30 @@ def test_python_binary_memcached(sasl: RunningServer) -> None:
 
 
 @pytest.mark.slow
-def test_the_load_tester(users: Path, tmp_path: Path) -> None:
+def test_the_load_tester(users: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     password = tmp_path / "password"
     password.write_text("bar\n")
     with running("memlite", "-Y", str(users)) as server:
         measure = [
-            sys.executable, "-m", "memlite", "bench", "run", f"127.0.0.1:{server.port}",
-            "--clients", "4", "--operations", "200", "--keys", "10", "--repetitions", "1",
-            "--workers", "1", "--no-report", "-q", "--out", str(tmp_path / "out"),
-        ]  # fmt: skip
+            *("run", f"127.0.0.1:{server.port}"),
+            *("--clients", "4", "--operations", "200", "--keys", "10", "--repetitions", "1"),
+            *("--workers", "1", "--no-report", "-q", "--out", str(tmp_path / "out")),
+        ]
 
-        def run(*more: str, **environment: str) -> tuple[int, str]:
-            done = subprocess.run(
-                [*measure, *more],
-                env={**os.environ, **environment},
-                capture_output=True,
-                text=True,
-                timeout=60,
-            )
+        def run(*more: str) -> tuple[int, str]:
+            done = bench(*measure, *more)
             return done.returncode, done.stderr
 
         login = ("--user", "foo", "--password-file", str(password))
         for more in [(), ("--rate", "1000"), ("--client", "pymemcache"), ("--mix", "get=1,add=1")]:
             assert run(*login, *more) == (0, "")
-        assert run("--user", "foo", MEMLITE_BENCH_PASSWORD="bar") == (0, "")
-        code, said = run("--user", "foo", MEMLITE_BENCH_PASSWORD="no")
+        monkeypatch.setenv("MEMLITE_BENCH_PASSWORD", "bar")
+        assert run("--user", "foo") == (0, "")
+        monkeypatch.setenv("MEMLITE_BENCH_PASSWORD", "no")
+        code, said = run("--user", "foo")
         assert code == 71
         assert said.endswith("authentication as foo: CLIENT_ERROR authentication failure\n")
+        monkeypatch.delenv("MEMLITE_BENCH_PASSWORD")
         code, said = run()
         assert code == 71
         assert said.endswith("requires a password: use --user and --password-file\n")

@@ -217,7 +217,7 @@ def test_files_recombine_to_what_was_measured(
         assert sum(shares.values()) == pytest.approx(1)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("without_figures")
 def test_doubts_come_first_on_the_page(tmp_path: Path) -> None:
     """Of an experiment without repetitions, which has fewer figures than others."""
     design, measured, analyses = experiment(["clients=1,2"], lambda n: 1000 * 2.0**n, repetitions=1)

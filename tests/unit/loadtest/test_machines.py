@@ -83,7 +83,7 @@ def test_what_is_not_known_is_left_out(table):
     assert efficiencies(sample(1000.0, {}), table) == []
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("without_figures")
 def test_runs_on_different_machines_are_compared(table, tmp_path):
     both = [
         sample(1000.0, {"rented": 1}, title="cloud"),

@@ -231,7 +231,7 @@ def test_the_page_and_its_images_are_written(tmp_path):
     assert first["X"] == ""  # the sample has no times from which it follows
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("without_figures")
 def test_all_text_on_the_page_is_escaped(tmp_path):
     evil = "<script>alert('1')</script>\"><img src=x onerror=alert(1)>"
     made = renamed(results(clients=(10,), rates=(500,), repetitions=1), evil)

@@ -212,7 +212,7 @@ def test_gaps_of_a_sample_are_not_tested(share: float) -> None:
     assert list(doubts(found)) == []
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("without_figures")
 def test_doubts_come_first(tmp_path: Path) -> None:
     """Those of all targets, before the answers and all tables, in the terminal and on the page."""
     measured = [

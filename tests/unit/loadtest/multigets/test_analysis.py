@@ -166,7 +166,7 @@ def test_runs_are_saved_and_get_the_proxys_times(tmp_path: Path) -> None:
         load_runs(SETTINGS, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("without_figures")
 def test_doubts_come_first(tmp_path: Path) -> None:
     """Before the answer and all tables, in the terminal and on the page."""
     measured = [dataclasses.replace(run, generator_share=0.99) for run in runs(lambda size: 0.5)]
