@@ -98,7 +98,7 @@ def test_a_server_grows_by_no_more_than_its_limit(
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
-@pytest.mark.parametrize(("together", "megabytes"), [(1, 16), (100, 16)])
+@pytest.mark.parametrize(("together", "megabytes"), [(1, 8), (100, 16)])
 def test_values_of_one_size_reuse_the_memory_of_others(
     start: Callable[..., RunningServer], together: int, megabytes: int
 ) -> None:
