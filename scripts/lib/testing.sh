@@ -11,7 +11,7 @@
 #   SPEED       "fast" for tests not marked "slow", "slow" for tests marked "slow", or "all"
 #   ARGUMENT    paths or options for pytest
 #
-# MEMLITE_TEST_WORKERS is the number of parallel workers; the default is two for each core, and four
+# MEMLITE_TEST_WORKERS is the number of parallel workers; the default is two for each core, and three
 # if slow tests are among them. If MEMLITE_TEST_TALLY names a file, each run of pytest appends how many
 # tests passed, failed and were skipped. If MEMLITE_TEST_LOCK names a file, runs with the same one may
 # overlap: tests marked "alone" wait until no other run is using the machine.
@@ -20,7 +20,7 @@
 # than N of them. Those that pass then count as passed; their names are in FILE.retried, which
 # print_tally prints as well.
 run_tests() {
-    local python="$1" marks files=() workers=4 code=0 again=0
+    local python="$1" marks files=() workers=3 code=0 again=0
     case "$2" in
         fast)
             marks="not slow"

@@ -172,7 +172,7 @@ def test_automatic_promotion(kind: str, own: bool) -> None:
             load(front, 2, hot=0)
             return state(front) in ("demoted", "")
 
-        assert wait_until(demoted, every=0.5)
+        assert wait_until(demoted, every=1)
 
 
 @pytest.mark.slow
