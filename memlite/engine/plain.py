@@ -1,5 +1,6 @@
 """Shortcuts for the usual cases of commands: one lookup in the table of all items."""
 
+from operator import itemgetter
 from typing import Final
 
 from memlite.core.build import mypyc_attr
@@ -22,10 +23,13 @@ __all__ = ["PlainEngine"]
 # `startswith`.
 _GET: Final = b"get "
 _GET_END: Final = b"get!"
+_SPACE_AT: Final = len(b"get")
 _CR: Final = 13
 _SHORTEST_GET: Final = len(b"get k\r\n")
 # So many small parts of a reply are joined at once, which is at most 128 KiB.
 _JOINED_AT_MOST: Final = 128
+# Cuts END off a short reply, without the interpreter's steps of a slice.
+_without_end: Final = itemgetter(slice(-END))
 _STORED: Final = Outcome.STORED
 _NOT_STORED: Final = Outcome.NOT_STORED
 # What an item that is counted keeps of its state.
@@ -95,7 +99,7 @@ class PlainEngine(MetaEngine):
             self.observed
             or not _GET < line < _GET_END
             or line[-2] != _CR
-            or line.count(b" ") != 1
+            or line.rfind(b" ") != _SPACE_AT
             or line.find(b"\n") != len(line) - 1
             or not _SHORTEST_GET <= len(line) <= LONGEST_GET
         ):
@@ -165,29 +169,27 @@ class PlainEngine(MetaEngine):
         if self.observed or items.flushed is not None:
             return False
         fast_read = self._fast_read
-        parts: list[Part] = []
-        append = parts.append
-        hits = 0
+        wires: list[bytes] = []
+        append = wires.append
         for item in filter(None, found):
             state = fast_read[item.state & MASK]
             if state:
                 item.state = state
             elif not self._use(item):
                 continue
-            hits += 1
-            wire = item.wire
-            if len(wire) < VIEW_FROM:
-                append(wire[:-END])
-            else:
-                parts += item.entry()
+            append(item.wire)
+        hits = len(wires)
         self.counters.hits += hits
         self.counters.get_misses += len(lines) - hits
-        if hits == len(parts) <= _JOINED_AT_MOST:
-            append(replies.END)
-            out.append(b"".join(parts))
-        else:
-            out += parts
+        if not hits:
             out.append(replies.END)
+        elif hits <= _JOINED_AT_MOST and sum(map(len, wires)) < hits * VIEW_FROM:
+            last = wires.pop()  # with its END
+            out.append(b"".join([*map(_without_end, wires), last]))
+        else:
+            last = wires.pop()
+            out += map(_entry, wires)
+            out.append(last)
         return True
 
     def _use(self, item: Item) -> bool:
@@ -503,3 +505,8 @@ class PlainEngine(MetaEngine):
         counters.cmd_touch += 1
         counters.touch_misses += 1
         return None
+
+
+def _entry(wire: bytes) -> Part:
+    """Cut END off a reply."""
+    return wire[:-END] if len(wire) < VIEW_FROM else memoryview(wire)[:-END]

@@ -268,9 +268,8 @@ class TextParser:
             served = gets(handler, lines)
             position += sum(map(len, lines[:served]))
             newline = data.find(b"\n", position)
-        for already in range(served, at_most):
-            if newline < 0 or data[newline - 1] != _CR:
-                return already, position
+        length = len(data)
+        while newline >= 0 and served < at_most and data[newline - 1] == _CR:
             if (
                 data[position] == _G
                 and data[position + 1] == _E
@@ -282,10 +281,13 @@ class TextParser:
                 shortcut = shortcuts.get(words[0])
                 end = 0 if shortcut is None else shortcut(handler, words, data, newline + 1)
                 if not end:
-                    return already, position
+                    break
                 position = end
+            served += 1
+            if position >= length:
+                break
             newline = data.find(b"\n", position)
-        return at_most, position
+        return served, position
 
     def _single_small_set(self, data: bytes, handler: Handler) -> bool:
         """Carry out `data` if it is exactly one set of a small value, in canonical form.

@@ -310,7 +310,13 @@ class Connection(asyncio.Protocol):
                     return
             elif data[0] == _G and self._send_ready_reply(data):
                 return
-        elif size <= self._ready_limit and data[:4] == b"get " and self._send_ready_reply(data):
+        elif (
+            size <= self._ready_limit
+            and data[0] == _G
+            and data.find(b"\n") == size - 1  # not several of them
+            and data[:4] == b"get "
+            and self._send_ready_reply(data)
+        ):
             return
         if self._state is _SERVING:
             self._serve(data)
@@ -328,9 +334,11 @@ class Connection(asyncio.Protocol):
             return False
         counters.until_slow_sample = left
         self.last_command = self._clock.second
-        if reply:  # otherwise it follows
+        if reply:
             counters.bytes_written += len(reply)
             self._transport.write(reply)
+        elif not self._waits:  # it has several parts; otherwise it follows
+            self._flush()
         return True
 
     def eof_received(self) -> bool:
@@ -482,9 +490,8 @@ class Connection(asyncio.Protocol):
             shared = self._services.shared_parser
             if shared is not None and isinstance(self.parser, TextParser):
                 self.parser = shared  # there is no incomplete input
-            if self._waits:
-                self._ready_limit = self._services.execution.longest_ready
-            else:
+            self._ready_limit = self._services.execution.longest_ready
+            if not self._waits:
                 self._fast_limit = LONGEST_GET
 
     def _flush(self) -> None:

@@ -77,14 +77,15 @@ class Executor(Protocol):
     ) -> None:
         """Carry out a command like `execute`, and notify `observer`."""
 
-    def ready_reply(self, line: bytes) -> bytes | None:
-        r"""Answer ``get <key>\r\n`` without the parser, if that is possible.
+    def ready_reply(self, line: bytes) -> Part | None:
+        r"""Answer ``get <key>*\r\n`` without the parser, if that is possible.
 
         Args:
-            line: a read that begins with ``get``; it may be anything else.
+            line: a read that begins with ``g``; it may be anything else.
 
         Returns:
-            The reply; empty if it follows; None if nothing was done, and the line must be parsed.
+            The reply; empty if it follows, or is what has been appended for the client; None if
+            nothing was done, and the line must be parsed.
         """
 
     def detach(self) -> None:
@@ -145,7 +146,7 @@ class CommandSet:
         """Return False: there is no fast path; see `memlite.protocol.Handler`."""
         return False
 
-    def ready_reply(self, line: bytes) -> bytes | None:
+    def ready_reply(self, line: bytes) -> Part | None:
         """Return None: connections look in the table themselves."""
         return None
 

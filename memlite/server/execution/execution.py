@@ -85,7 +85,7 @@ class ImmediateExecution:
         admin: returns the object that carries out administrative commands.
     """
 
-    longest_ready = 0  # connections use `fast_gets`
+    longest_ready = 8 * 1024  # of several keys; for one, connections use `fast_gets`
     waits = False
 
     def __init__(

@@ -24,6 +24,7 @@ __all__ = ["TextCommands"]
 _CR: Final = 13
 _SHORTEST_GET: Final = len(b"get k\r\n")
 _SPACE: Final = b" "[0]
+_E: Final = b"e"[0]
 _T: Final = b"t"[0]
 _REPLY = {
     Outcome.STORED: replies.STORED,
@@ -88,19 +89,31 @@ class TextCommands(ShortCommands):
             or line[-2] != _CR
             or line[-3] == _SPACE
             or line.find(b"  ") >= 0
+            or line.find(b"\r") != len(line) - 2  # a key contains one
         ):
             return False
         lines = line.replace(b" ", b"\r\nget ").splitlines(keepends=True)
         del lines[0]  # "get"
-        if len(lines) != line.count(b" "):  # a key contains a carriage return
-            return False
         if len(line) > LONGEST_GET and max(map(len, lines)) > LONGEST_GET:
             return False
         return self._engine.collect_lines(lines, self.out)
 
-    def ready_reply(self, line: bytes) -> bytes | None:
-        """``get <key>``, if it is a miss: connections look for hits themselves."""
-        return self._engine.miss(line)
+    def ready_reply(self, line: bytes) -> Part | None:
+        """``get <key>*``: of one key if it is a miss, connections look for hits themselves."""
+        reply = self._engine.miss(line)
+        if reply is not None:
+            return reply
+        # Anything may have arrived, also several lines.
+        if (
+            line < b"get "
+            or len(line) <= _SHORTEST_GET
+            or line[1] != _E
+            or line[3] != _SPACE
+            or line.find(b"\n") != len(line) - 1
+            or not self._get_many(line)
+        ):
+            return None
+        return self.out.pop() if len(self.out) == 1 else b""
 
     def get(self, keys: list[bytes]) -> None:
         """``get <key>*``."""
