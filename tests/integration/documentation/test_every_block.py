@@ -141,7 +141,7 @@ PARSERS = {
     "memlite": lambda words: load(words, {}),
     "memlite cluster": cluster().parse_args,
     "memlite proxy": lambda words: load(proxy().parse_known_args(words)[1], {}),
-    "./scripts/serve": lambda words: load(words, {}),
+    "./scripts/serve": lambda words: load(words[words[:1] == ["--compiled"] :], {}),
     "memlite bench": parse_bench,
     "./scripts/bench": parse_bench,
     "memlite shell": parse_shell,
