@@ -213,3 +213,9 @@ def test_flags_of_an_item_whose_key_is_no_text():
 def test_numbers_that_are_followed_by_other_bytes(command, value):
     data = b"set a 0 0 %d\r\n%b\r\n%bget a\r\n" % (len(value), value, command)
     assert Client(shortcuts=True).send(data) == Client(shortcuts=False).send(data)
+
+
+def test_delete_of_the_key_noreply_has_no_reply():
+    data = b"set noreply 0 0 1\r\nx\r\ndelete noreply\r\nmn\r\n"
+    assert Client(shortcuts=True).send(data) == Client(shortcuts=False).send(data)
+    assert Client(shortcuts=True).send(b"delete noreply\r\n") == b""
