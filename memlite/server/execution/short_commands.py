@@ -244,8 +244,7 @@ class ShortCommands(MetaCommands):
 
     def short_delete(self, words: list[bytes], data: bytes, position: int) -> int:
         """``delete <key> [noreply]``."""
-        # As in memcached, the last word is noreply even where it is the key.
-        if len(words) != 2 or not 0 < len(words[1]) <= LONGEST_KEY or words[1] == b"noreply":
+        if len(words) != 2 or not 0 < len(words[1]) <= LONGEST_KEY:
             return self._unanswered(ShortCommands.short_delete, words, position)
         if words[1] == _NOREPLY:  # the key, and yet no reply, as with memcached
             return 0
