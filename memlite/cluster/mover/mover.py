@@ -18,7 +18,7 @@ from memlite.cluster.mover.nodes import Nodes, NodeTroubleError
 from memlite.cluster.mover.pace import Pace
 from memlite.cluster.mover.progress import Progress
 from memlite.cluster.mover.routes import Routes
-from memlite.cluster.moving.marks import Marks
+from memlite.cluster.moving.marks import Marks, number_from
 from memlite.cluster.node_access import NodeAccess
 from memlite.cluster.topology import Phase
 from memlite.core.errors import StartError
@@ -188,7 +188,7 @@ class Mover:
     async def _prepare(self, routes: Routes) -> None:
         for node in routes.after:
             swept = await self._sweep(node.name, routes.arrive(node.name), Batches.remove)
-            if swept is None:
+            if swept is None or await self._number(node.name) is None:
                 assert self._document.move is not None  # noqa: S101 - or `_read` would have raised
                 await self._finish(self._document.move)
                 raise MoverError(f"node {node.name} is gone; nothing was moved")
@@ -233,6 +233,23 @@ class Mover:
         """Make items what they were whose new node is gone, and that stay where they are."""
         for node in routes.before if routes.any_lost else ():
             await self._sweep(node.name, routes.stay(node.name), Batches.thaw)
+
+    async def _number(self, name: str) -> Count | None:
+        """Have a node number cas uniques from the time; return None if it is gone.
+
+        It gets keys of which clients may hold cas uniques of another node, also where there is no
+        item any more. Microseconds since 1970 are higher than what the other can have reached, as
+        none carries out a million changes per second.
+        """
+
+        async def work() -> Count:
+            await self._nodes.connect([name])
+            if self._nodes.assigns(name):
+                requests = number_from(b"memlite_%d" % time.time_ns(), time.time_ns() // 1000)
+                await self._nodes.ask([(name, request) for request in requests])
+            return Count()
+
+        return await self._patiently(name, work)
 
     def _pass(self, name: str, *, first: bool) -> Callable[[], Awaitable[Count]]:
         """Return what moves all that a node has, once."""

@@ -33,6 +33,7 @@ __all__ = [
     "join",
     "look",
     "mark",
+    "number_from",
     "store",
     "stub",
     "take",
@@ -65,6 +66,20 @@ PROBE: Final = b"mg memlite E1\r\n"
 def assigns(reply: bytes) -> bool:
     """Return whether a node lets cas uniques be assigned (``E``), by its reply to `PROBE`."""
     return reply.startswith((b"EN", b"HD"))
+
+
+def number_from(key: bytes, unique: int) -> tuple[bytes, bytes]:
+    """Return two requests after which a memlite node numbers cas uniques from this one.
+
+    Other nodes are not changed by them.
+
+    Args:
+        key: one that nobody uses.
+        unique: the cas unique.
+    """
+    return _request(b"ms", key, False, b" ME T1" + _assigned(unique), b""), _request(
+        b"md", key, False, b""
+    )
 
 
 class Kind(Enum):

@@ -188,6 +188,21 @@ def test_old_items_do_not_come_back(here: Cluster) -> None:
     assert read(here) == before
 
 
+def test_a_cas_unique_of_a_key_that_is_gone_is_none_of_its_new_node(here: Cluster) -> None:
+    add(here, "memlite", "a")
+    with here.nodes["a"].connect() as wire:
+        for key in KEYS:
+            known = int(wire.ask(b"ms %b 1 c\r\nx\r\n" % key).removeprefix(b"HD c"))
+            assert wire.ask(b"md %b\r\n" % key) == b"HD\r\n"
+    added = here.run("add", here.start("b", "memlite"))
+    assert added.returncode == 0, added.stderr
+    with here.nodes["b"].connect() as wire:
+        for key in KEYS:
+            unique = int(wire.ask(b"ms %b 1 c\r\nx\r\n" % key).removeprefix(b"HD c"))
+            assert unique > known
+    assert here.nodes["b"].stats()["curr_items"] == str(len(KEYS))
+
+
 @pytest.mark.parametrize("phase", ["prepare", "move", "settle"])
 def test_a_mover_that_was_killed_is_resumed(here: Cluster, phase: str) -> None:
     add(here, "memlite", "ab")
