@@ -308,7 +308,7 @@ class Connection(asyncio.Protocol):
                     self.last_command = self._clock.second
                     self._transport.write(reply)
                     return
-            elif data[0] == _G and self._send_ready_reply(data):
+            elif size <= self._ready_limit and data[0] == _G and self._send_ready_reply(data):
                 return
         elif (
             size <= self._ready_limit
@@ -490,9 +490,11 @@ class Connection(asyncio.Protocol):
             shared = self._services.shared_parser
             if shared is not None and isinstance(self.parser, TextParser):
                 self.parser = shared  # there is no incomplete input
-            self._ready_limit = self._services.execution.longest_ready
             if not self._waits:
                 self._fast_limit = LONGEST_GET
+            # A get of several keys may be a slow command, which the slow log shows.
+            if self._waits or not self._instrumentation.active:
+                self._ready_limit = self._services.execution.longest_ready
 
     def _flush(self) -> None:
         """Write the replies, in batches while the peer reads; the rest waits in `_unsent`."""
