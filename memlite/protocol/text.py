@@ -269,7 +269,7 @@ class TextParser:
             position += sum(map(len, lines[:served]))
             newline = data.find(b"\n", position)
         length = len(data)
-        while newline >= 0 and served < at_most and data[newline - 1] == _CR:
+        while newline > position and served < at_most and data[newline - 1] == _CR:
             if (
                 data[position] == _G
                 and data[position + 1] == _E

@@ -14,7 +14,7 @@ SCRIPT = ROOT / "scripts" / "benchmarks" / "hit_ratios.py"
 @pytest.mark.slow
 def test_hit_ratios_are_printed_as_a_table():
     run = subprocess.run(
-        [sys.executable, SCRIPT, "--items", "5000", "--requests", "20000"],
+        [sys.executable, SCRIPT, "--items", "5000", "--requests", "8000"],
         cwd=ROOT,
         capture_output=True,
         text=True,
