@@ -46,6 +46,9 @@ _STEPS: Final = 10
 # Seconds from one write that is timed to the next, at least: timing each takes a twentieth of the
 # time of a small request. It counts for all nodes together, or more nodes would be more to time.
 _BETWEEN_TIMES: Final = 0.001
+# The same for one node, whatever is timed of others: of writes to all nodes at the same moment, the
+# first node's would be the only one that is timed.
+_BETWEEN_ITS_TIMES: Final = 0.1
 _monotonic: Final = time.monotonic
 _TOO_LATE: Final = b"SERVER_ERROR not sent: the cluster's nodes may have changed meanwhile\r\n"
 
@@ -158,7 +161,7 @@ class Node:
         timeouts: how often the deadline has passed.
         connects: how often a connection was opened.
         service: the time from a write to the reply to its last request, of one write at a time,
-            and of one in a millisecond to all nodes together.
+            and of one in a millisecond to all nodes together, or one in a tenth of a second to it.
         ip: the IP address at which it was reached last; empty if it was not yet, or by a path.
         error: why it is down; empty while it is up, or being connected for the first time.
     """
@@ -166,9 +169,9 @@ class Node:
     __slots__ = (
         "_access", "_again", "_answered", "_deadline", "_delivered", "_flush_due", "_in_batches",
         "_interval", "_last_sent", "_last_timed", "_lease", "_limited", "_link", "_looked",
-        "_pending", "_queue", "_queued", "_refusal", "_retired", "_scheduler", "_surroundings",
-        "_taken", "_task", "_timed", "_timer", "_timing", "_until", "address", "connects", "error",
-        "failed", "ip", "name", "refused", "returning", "service", "timeouts",
+        "_next_timed", "_pending", "_queue", "_queued", "_refusal", "_retired", "_scheduler",
+        "_surroundings", "_taken", "_task", "_timed", "_timer", "_timing", "_until", "address",
+        "connects", "error", "failed", "ip", "name", "refused", "returning", "service", "timeouts",
     )  # fmt: skip
 
     def __init__(
@@ -211,6 +214,7 @@ class Node:
         self._timer: asyncio.TimerHandle | None = None
         # The write that is timed: when, in nanoseconds, or 0, and the number of its last request.
         self._timed = self._last_timed = 0
+        self._next_timed = 0.0
         self._timing = access.timing
         self.service = LatencyHistogram()
         self._retired = False
@@ -356,9 +360,10 @@ class Node:
         queue.clear()
         self._queued = self._in_batches = 0
         self._limited = last - self._answered > _MANY_PENDING
-        if now >= self._timing.due and not self._timed:
+        if (now >= self._timing.due or now >= self._next_timed) and not self._timed:
             self._timed, self._last_timed = time.monotonic_ns(), last
             self._timing.due = now + _BETWEEN_TIMES
+            self._next_timed = now + _BETWEEN_ITS_TIMES
         link.transport.write(data)
 
     def _limit(self) -> None:

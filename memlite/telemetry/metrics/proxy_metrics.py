@@ -248,7 +248,7 @@ _NODES: Final = (
         "memlite_proxy_node_duration_seconds",
         "histogram",
         "From a write to a node until the reply to its last request is there; of one write to each "
-        "at a time, and one in a millisecond to all nodes together.",
+        "at a time, one in a millisecond to all nodes together, or one in a tenth of a second.",
         _by_node(lambda node: node.service),
         "seconds",
         ("node", "role"),

@@ -41,12 +41,13 @@ class Silent:
         """As a transport."""
 
 
-def served() -> tuple[Node, Silent]:
+def served(access: Access | None = None) -> tuple[Node, Silent]:
     scheduler = Scheduler()
     scheduler.loop = asyncio.get_running_loop()
     (address,) = parse_nodes("127.0.0.1:1").nodes
     returning = Returning(missed=False, empties=True)
-    node = Node(address, scheduler, Access(60), lambda: None, Outages(), returning)
+    access = access or Access(60)
+    node = Node(address, scheduler, access, lambda: None, Outages(), returning)
     link, transport = Link(node), Silent()
     link.connection_made(cast("Any", transport))
     node._serve(link)
@@ -77,6 +78,19 @@ async def test_one_write_at_a_time_is_timed() -> None:
     assert node.service.count == 1
     assert all(outcome.replies == [b"END\r\n"] for outcome in outcomes)
     node.link_lost("over", down=True)
+
+
+async def test_of_writes_to_all_nodes_at_once_not_only_the_first_is_timed() -> None:
+    access = Access(60)
+    nodes = [served(access)[0] for _ in range(3)]
+    access.timing.due = float("inf")  # as if a write to another node had always just been timed
+    for node in nodes:
+        node.send(b"get k\r\n", Outcome())
+    await asyncio.sleep(0)
+    for node in nodes:
+        node.replies_received([b"END\r\n"])
+        assert node.service.count == 1
+        node.link_lost("over", down=True)
 
 
 async def test_a_node_that_has_left_says_so() -> None:
