@@ -1,9 +1,14 @@
-"""A worker is killed before each of its stores to the shared table; the others go on."""
+"""A worker is killed before each of its stores to the shared table; the others go on.
+
+All this is done in a process of its own. Workers are forked a thousand times, and to fork a process
+that has collected all tests takes several times as long as one that has imported this alone.
+"""
 
 import ctypes
 import functools
 import importlib.machinery
 import importlib.util
+import multiprocessing
 import os
 import shutil
 import signal
@@ -12,6 +17,7 @@ import sys
 import sysconfig
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -135,24 +141,6 @@ def in_c(folder: Path) -> InC:
     subprocess.run([*command, ROOT / "tests/support/killing.c", "-o", killing], check=True)
     subprocess.run([str(COMPILER), "-shared", table, killing, "-o", module], check=True)
     return InC(module)
-
-
-@pytest.fixture(
-    params=[
-        "pure",
-        pytest.param(
-            "native",
-            marks=pytest.mark.skipif(
-                sys.platform != "linux" or COMPILER is None or not SOURCE.exists(),
-                reason="needs gcc on Linux, and a checkout",
-            ),
-        ),
-    ]
-)
-def kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Kind:
-    if request.param == "pure":
-        return InPython()
-    return in_c(tmp_path_factory.getbasetemp())
 
 
 def line(key: bytes) -> bytes:
@@ -392,9 +380,37 @@ SCENES = [
 ]  # fmt: skip
 
 
+KINDS = [
+    "pure",
+    pytest.param(
+        "native",
+        marks=pytest.mark.skipif(
+            sys.platform != "linux" or COMPILER is None or not SOURCE.exists(),
+            reason="needs gcc on Linux, and a checkout",
+        ),
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def small_process() -> Iterator[ProcessPoolExecutor]:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        yield process
+
+
+def points(scene: str, kind: str, folder: Path) -> int:
+    """Kill a worker everywhere in a scene; return at how many points that could be."""
+    made, act = globals()[scene](InPython() if kind == "pure" else in_c(folder))
+    return made.kill_everywhere(act)
+
+
 @pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_worker_may_be_killed_at_any_point(
-    scene: Callable[[Kind], tuple[Scene, Act]], kind: Kind
+    scene: Callable[[Kind], tuple[Scene, Act]],
+    kind: str,
+    small_process: ProcessPoolExecutor,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    made, act = scene(kind)
-    assert made.kill_everywhere(act) > 0
+    folder = tmp_path_factory.getbasetemp()
+    assert small_process.submit(points, scene.__name__, kind, folder).result() > 0
