@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from scripts.benchmarks.hit_ratios import loop, scans, shifting, uniform, zipf
+from scripts.benchmarks.hit_ratios import HASH_POWER, loop, scans, shifting, uniform, zipf
 from tests.unit.memory.caches import Cache
 
 libcachesim = pytest.importorskip(
@@ -37,7 +37,7 @@ def our_hits(cache, trace):
 
 @functools.cache
 def their_hits(policy, places, name):
-    cache = getattr(libcachesim, policy)(places)
+    cache = getattr(libcachesim, policy)(places, hashpower=HASH_POWER)
     request = libcachesim.Request()
     request.obj_size = 1
     hits = []
@@ -89,7 +89,7 @@ def test_lru_has_the_same_hits(name, places):
 def test_lru_has_the_same_hits_where_items_are_deleted():
     """For S3-FIFO there is none to ask: a deleted item's place is given up by theirs at once."""
     rng = random.Random(1)
-    ours, theirs = Cache(500, "lru"), libcachesim.LRU(500)
+    ours, theirs = Cache(500, "lru"), libcachesim.LRU(500, hashpower=HASH_POWER)
     request = libcachesim.Request()
     request.obj_size = 1
     hits = 0
