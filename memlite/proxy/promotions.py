@@ -50,7 +50,7 @@ class HotSet(ReplicaSet):
             readers: answer reads.
             write: what replies to changes wait for.
         """
-        self._primary, self._replicas, self._readers = primary, replicas, readers
+        self.primary, self._replicas, self._readers = primary, replicas, readers
         self._write = write
 
     @property
@@ -72,7 +72,7 @@ class HotSet(ReplicaSet):
         if changes.wait([self._name], lambda: self.empty(replicas, receiver), receiver):
             return
         request = b"mg %b%b\r\n" % self._key
-        change = Change(changes, self._key, request, receiver, self._primary, replicas, "all")
+        change = Change(changes, self._key, request, receiver, self.primary, replicas, "all")
         change.start(self._name)
 
 

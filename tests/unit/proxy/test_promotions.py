@@ -267,6 +267,7 @@ def test_another_primary_begins_anew_and_the_former_one_is_not_held() -> None:
     fixture.update(HotKey(KEY, 1))
     assert fixture.asked() == "b"
     fixture.ask(setting(b"1"))
+    assert b"\r\n1\r\n" in fixture.servers[1].execute(GET), "the primary has made the change"
     assert fixture.asked(setting(b"2"), 1) == "c"
     fixture.later(fixture.hot.linger)
     fixture.set.send(setting(b"3"), Client())
