@@ -12,11 +12,12 @@ if TYPE_CHECKING:
 __all__ = ["add_move_commands"]
 
 _RATE: Final = 5_000
+_MOST_REPLICAS: Final = 100
 _URL: Final = "gs://bucket/prefix, valkey://host:port/prefix or memcached://host:port/prefix"
 
 
 def add_move_commands(commands: "argparse._SubParsersAction[ClusterParser]") -> None:
-    """Add ``add``, ``drain``, ``remove``, ``resume`` and ``cancel``."""
+    """Add ``add``, ``drain``, ``remove``, ``replicas``, ``resume`` and ``cancel``."""
     add = commands.add_parser(
         "add",
         help="bring nodes into a cluster, and move their keys to them",
@@ -41,6 +42,18 @@ def add_move_commands(commands: "argparse._SubParsersAction[ClusterParser]") -> 
         "registers itself is a spare until it stops.",
     )
     _add_nodes(remove, "the name or address of a node")
+    replicas = commands.add_parser(
+        "replicas",
+        help="have items on several nodes",
+        description="Have each item of a cluster whose members are kept in a store on several "
+        "nodes. There can be more later, but not fewer.",
+    )
+    replicas.add_argument(
+        "replicas", type=_replicas, metavar="NUM", help="on how many nodes an item is"
+    )
+    replicas.add_argument("--cluster", required=True, dest="url", metavar="URL", help=_URL)
+    _add_moving(replicas)
+    replicas.set_defaults(action="replicas", run=_run)
     resume = commands.add_parser(
         "resume",
         help="go on with a move of keys that was interrupted",
@@ -110,6 +123,13 @@ def _rate(text: str) -> int:
     return int(text)
 
 
+def _replicas(text: str) -> int:
+    number = _rate(text)
+    if not 1 <= number <= _MOST_REPLICAS:
+        raise argparse.ArgumentTypeError(f"must be from 1 to {_MOST_REPLICAS}, not {text!r}")
+    return number
+
+
 def _run(options: argparse.Namespace) -> None:
     from memlite.cluster.mover.command import Request, run  # which needs asyncio
 
@@ -123,6 +143,7 @@ def _run(options: argparse.Namespace) -> None:
             options.rate,
             tuple(options.lost),
             tuple(getattr(options, "without", ())),
+            getattr(options, "replicas", 1),
             getattr(options, "dry_run", False),
             options.json,
             options.quiet,

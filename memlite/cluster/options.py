@@ -145,6 +145,7 @@ def refuse_hash(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
         if getattr(options, name) is not None:
             flag = name.replace("_", "-")
             if options.cluster is not None and not name.startswith("hash"):
-                parser.error(f"--{flag} is for --nodes; a cluster's members have no replicas")
+                has = "a cluster's members have what memlite cluster replicas says"
+                parser.error(f"--{flag} is for --nodes; {has}")
             has = "a topology file has" if options.topology else "a cluster's members have"
             parser.error(f"--{flag} is for --nodes; {has} {name} = ...")

@@ -55,14 +55,25 @@ class Tally:
 class Survey:
     """Counts the items of one node, line by line of its ``lru_crawler metadump``.
 
+    With replicas, copies count as items. A node sends copies of the keys whose first node it is.
+
     Args:
         node: the node's index in the present topology.
         before: the present router.
         after: the planned one.
         new_index: for the planned router's indexes, those in `Plan.nodes`.
+        replicas: on how many nodes an item is.
     """
 
-    def __init__(self, node: int, before: Router, after: Router, new_index: Sequence[int]) -> None:
+    def __init__(
+        self,
+        node: int,
+        before: Router,
+        after: Router,
+        new_index: Sequence[int],
+        replicas: int = 1,
+    ) -> None:
+        self._replicas = replicas
         self.held = Tally()
         self.elsewhere = Tally()
         self.moves: dict[int, Tally] = {}
@@ -78,12 +89,15 @@ class Survey:
             return False
         key, size = unquote_to_bytes(found[1]), int(found[2])
         self.held.add(size)
-        if self._before.index(key) != self._node:
+        before = self._before.replicas(key, self._replicas)
+        if self._node not in before:
             self.elsewhere.add(size)
-            return True
-        target = self._new_index[self._after.index(key)]
-        if target != self._node:
-            self.moves.setdefault(target, Tally()).add(size)
+        elif self._node == before[0]:
+            after = [self._new_index[one] for one in self._after.replicas(key, self._replicas)]
+            for place, target in enumerate(after):
+                # A node that decides from now on gets the item also if it has a copy.
+                if target not in before or (not place and target != self._node):
+                    self.moves.setdefault(target, Tally()).add(size)
         return True
 
 
@@ -129,11 +143,8 @@ def changed(
             of one that has none is its whole address.
 
     Raises:
-        ConfigError: a node to be added is there, one to be removed is not, none is left, or the
-            nodes have replicas.
+        ConfigError: a node to be added is there, one to be removed is not, or none is left.
     """
-    if topology.replicas > 1:
-        raise ConfigError("replicas: must be 1, as copies cannot be told from what would move")
     nodes = list(topology.nodes)
     for text in remove:
         found = [node for node in nodes if text in (node.name, str(node.address))]
@@ -177,7 +188,9 @@ def surveys(before: Topology, after: Topology) -> list[Survey]:
     places = {node.name: index for index, node in enumerate(_all_nodes(before, after))}
     new_index = [places[node.name] for node in after.nodes]
     routers = before.router(), after.router()
-    return [Survey(index, *routers, new_index) for index in range(len(before.nodes))]
+    return [
+        Survey(index, *routers, new_index, before.replicas) for index in range(len(before.nodes))
+    ]
 
 
 def plan_of(before: Topology, after: Topology, counted: Sequence[Survey]) -> Plan:

@@ -31,8 +31,9 @@ def as_text(document: Document, mover: MoverNote | None = None) -> str:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     count = len(document.members)
     nodes = f"{count} node{'s' if count != 1 else ''}"
+    copies = f", {document.replicas} replicas" if document.replicas > 1 else ""
     lines = [
-        f"epoch {document.epoch}, {nodes}, hash {document.hash}",
+        f"epoch {document.epoch}, {nodes}{copies}, hash {document.hash}",
         *("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells),
         *(f"hot key {uri_encoded(one.key)}, {_standing(one)}" for one in document.hot_keys),
         *_moving(document, mover),
@@ -71,6 +72,7 @@ def as_json(document: Document, mover: MoverNote | None = None) -> str:
     cluster: dict[str, object] = {
         "epoch": document.epoch,
         "hash": document.hash,
+        "replicas": document.replicas,
         "members": [_entry(one) for one in document.members],
         "spares": [_entry(one) for one in document.spares],
         "hot_keys": [

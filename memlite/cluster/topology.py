@@ -73,9 +73,11 @@ class Phase(Enum):
     """How far a change of the nodes is, in which keys move between them.
 
     They come in this order; `BACK` may follow `MOVE` in place of `SETTLE`. Each must be known to
-    all before the next one.
+    all before the next one. Without replicas there are no `GATHER` and no `SPREAD`.
     """
 
+    GATHER = "gather"
+    """Keys are where they were. No copy is read any more, and those that there will be are made."""
     PREPARE = "prepare"
     """Keys are where they were. All changes of keys that will move are conditional."""
     MOVE = "move"
@@ -84,6 +86,8 @@ class Phase(Enum):
     """All keys are at their new nodes."""
     BACK = "back"
     """Keys are where they were; those that have moved are given up, as a new node is gone."""
+    SPREAD = "spread"
+    """Keys are where they belong, and the copies that there will be are made. None is read yet."""
 
 
 @dataclass(frozen=True, slots=True)

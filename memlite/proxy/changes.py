@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from memlite.proxy.answers import Answer
 from memlite.proxy.leftovers import builds_on_item, remove_leftover
@@ -25,7 +25,7 @@ from memlite.proxy.replica_requests import (
     state,
 )
 
-__all__ = ["Change", "Changes"]
+__all__ = ["Change", "Changes", "Primary"]
 
 _MOST_WAITING: Final = 4096  # requests for one key, or behind a flush
 _MOST_BYTES: Final = 64 * 1024 * 1024  # of changes in progress and of all requests that wait
@@ -213,6 +213,24 @@ class Changes:
             again()
 
 
+class Primary(Protocol):
+    """What decides on a key: a node, or the two between which the key moves.
+
+    Attributes:
+        name: for messages.
+        down: whether it refuses requests at once.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - see the class
+
+    @property
+    def down(self) -> bool: ...  # noqa: D102 - see the class
+
+    def send(self, request: bytes, receiver: Receiver) -> None:
+        """Send a request; see `Node.send`."""
+
+
 class _Copy:
     """A copy during a change.
 
@@ -242,6 +260,7 @@ class Change:
         primary: carries the request out.
         replicas: have copies.
         write: what the reply waits for: ``all``, ``majority`` or ``primary``.
+        fills: whether copies get the new item at once, or are dropped.
     """
 
     def __init__(
@@ -250,9 +269,11 @@ class Change:
         key: Key,
         request: bytes,
         receiver: Receiver,
-        primary: Node,
+        primary: Primary,
         replicas: Sequence[Node],
         write: str,
+        *,
+        fills: bool = True,
     ) -> None:
         self._changes = changes
         self._key = key
@@ -260,6 +281,7 @@ class Change:
         self._receiver = receiver
         self._primary = primary
         self._copies = [_Copy(node) for node in replicas]
+        self._fills = fills
         size = len(replicas) + 1
         self._needed = {"all": size, "majority": size // 2 + 1, "primary": 1}[write]
         self._pending = 0
@@ -380,7 +402,7 @@ class Change:
             return
         self._reply = reply
         self._has(None)
-        self._release(copied(self._request, reply))
+        self._release(copied(self._request, reply) if self._fills else None)
 
     def _release(self, item: tuple[bytes, bytes, bytes] | None) -> None:
         self._pending = len(self._copies)

@@ -185,9 +185,6 @@ class Cluster:
         suspended = self._refusing is not None
         if suspended and self.topology is not None:
             _log.info("requests are forwarded again")
-        if topology.move is not None and topology.replicas > 1:
-            self.suspend("keys with replicas cannot be moved between nodes")
-            return
         self._refusing = None
         before, self.topology = self.topology, topology
         if before is not None and replace(before, hot_keys=topology.hot_keys) == topology:
@@ -332,6 +329,7 @@ class Cluster:
             topology,
             [found[node.name, node.address] for node in topology.nodes],
             [found[node.name, node.address] for node in topology.move.nodes],
+            self.replicated,
             lease=self._access.lease,
             scheduler=self._scheduler,
             delivered=self.deliver,
@@ -419,7 +417,9 @@ class Cluster:
 
     def _is_handed_over(self, key: bytes) -> bool:
         assert self.topology is not None  # noqa: S101 - or requests would be refused
-        return self._handover.concerns(key, self.topology.nodes[self._router.index(key)])
+        nodes, count = self.topology.nodes, self.topology.replicas
+        owners = tuple(nodes[index] for index in self._router.replicas(key, count))
+        return self._handover.concerns(key, owners)
 
     def _moving_target(self, key: bytes) -> "Target | None":
         """Return what has a key that moves, or did until now; None for a key that stays."""

@@ -25,7 +25,7 @@ class _Target(Protocol):
 class _Owners(NamedTuple):
     """Which nodes had keys, and until when another proxy may think that they still have."""
 
-    owner: Callable[[bytes], NodeAddress]
+    owners: Callable[[bytes], tuple[NodeAddress, ...]]
     until: float
 
 
@@ -34,7 +34,8 @@ class Handover:
 
     Otherwise one proxy would read a key at its old node after another has changed it at the new
     one. A read is a miss, as it would be at a node that has just joined, unless a change of its key
-    waits. Changes wait, and are then carried out in the order in which they came.
+    waits. Changes wait, and are then carried out in the order in which they came. With replicas,
+    all requests wait: the key's new node has a copy.
 
     Args:
         scheduler: ends it.
@@ -58,6 +59,7 @@ class Handover:
         self._waiting: list[Callable[[], None]] = []
         self._keys: set[bytes] = set()  # of changes that wait
         self._all_wait = False  # for something that concerns all keys
+        self._copied = False  # there are copies, so that no read is a miss
         self._bytes = 0
 
     @property
@@ -82,14 +84,20 @@ class Handover:
         nodes = move.nodes if moved and move is not None else before.nodes
         if not self._seconds or after.move is not None or nodes == after.nodes:
             return
-        index = (before.next_router() if moved else before.router()).index
+        find = (before.next_router() if moved else before.router()).replicas
+        self._copied = before.replicas > 1
+        count = before.replicas
+
+        def owners(key: bytes) -> tuple[NodeAddress, ...]:
+            return tuple(nodes[index] for index in find(key, count))
+
         now = self._scheduler.loop.time()
-        self._owners.append(_Owners(lambda key: nodes[index(key)], now + self._seconds))
+        self._owners.append(_Owners(owners, now + self._seconds))
         self._scheduler.call_later(self._seconds, self._check)
 
-    def concerns(self, key: bytes, node: NodeAddress) -> bool:
-        """Return whether another proxy may think that a key has another node than this one."""
-        return self._all_wait or any(owners.owner(key) != node for owners in self._owners)
+    def concerns(self, key: bytes, owners: tuple[NodeAddress, ...]) -> bool:
+        """Return whether another proxy may think that a key has other nodes than these."""
+        return self._all_wait or any(one.owners(key) != owners for one in self._owners)
 
     def target(self, key: bytes | None, find: Callable[[], _Target]) -> "_Target":
         """Return what requests for a key are sent to.
@@ -107,7 +115,8 @@ class Handover:
         if not self._owners:
             find().send(request, receiver)
             return
-        if key is not None and is_read(request) and not (key in self._keys or self._all_wait):
+        waits = key in self._keys or self._all_wait or self._copied
+        if key is not None and is_read(request) and not waits:
             receiver.answer(b"EN\r\n" if request.startswith(b"mg ") else b"END\r\n")
             return
         if len(self._waiting) >= _MOST_WAITING or self._bytes + len(request) > _MOST_BYTES:

@@ -6,10 +6,10 @@ that build on the item would take it for one.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from memlite.proxy.answers import Answer
-from memlite.proxy.node import Node
+from memlite.proxy.node import Receiver
 from memlite.proxy.replica_requests import HELD, LEASED, Key, drop, is_hold, look, number, state
 
 __all__ = ["builds_on_item", "odd", "remove_leftover"]
@@ -17,7 +17,14 @@ __all__ = ["builds_on_item", "odd", "remove_leftover"]
 _ODD: Final = b"SERVER_ERROR node %b: has only a copy; the nodes have changed\r\n"
 
 
-def odd(node: Node) -> bytes:
+class _Primary(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def send(self, request: bytes, receiver: Receiver) -> None: ...
+
+
+def odd(node: _Primary) -> bytes:
     """Return the reply to a request for a key of which a node has only a hold."""
     return _ODD % node.name.encode("ascii", "backslashreplace")
 
@@ -27,7 +34,7 @@ def builds_on_item(request: bytes) -> bool:
     return not request.startswith(b"set ")
 
 
-def remove_leftover(node: Node, key: Key, newest: float, then: Callable[[bytes], None]) -> None:
+def remove_leftover(node: _Primary, key: Key, newest: float, then: Callable[[bytes], None]) -> None:
     """Remove a hold that a change has left at the key's primary.
 
     Args:

@@ -5,11 +5,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from memlite.cluster.membership.lease import Lease
+from memlite.cluster.moving.copies import Copies
 from memlite.cluster.topology import Move, Phase, Topology
+from memlite.cluster.topology import Node as NodeAddress
 from memlite.core.clock import Clock
+from memlite.proxy.changes import Changes
 from memlite.proxy.moving_flush import Behind, MovingFlush
 from memlite.proxy.moving_pair import Pair
 from memlite.proxy.node import Node
+from memlite.proxy.replicas import ReplicaSet
 from memlite.server.scheduler import Scheduler
 
 __all__ = ["Moving"]
@@ -22,6 +26,7 @@ class Moving:
         topology: the nodes before the move, and the move.
         nodes: the nodes before.
         following: the nodes afterwards.
+        changes: the changes in progress of keys that have copies.
         lease: until when the phase is known.
         scheduler: runs what must wait.
         delivered: called after replies were handed out.
@@ -37,6 +42,7 @@ class Moving:
         topology: Topology,
         nodes: Sequence[Node],
         following: Sequence[Node],
+        changes: Changes,
         *,
         lease: Lease,
         scheduler: Scheduler,
@@ -55,8 +61,20 @@ class Moving:
         )
         self._nonce = move.nonce
         self._pairs: dict[tuple[Node, Node], Pair] = {}
+        self._changes = changes
+        self._copies = Copies(topology) if topology.replicas > 1 else None
+        self._sets: dict[tuple[Node | Pair, bool, tuple[NodeAddress, ...]], ReplicaSet] = {}
+        self._known = dict(zip(topology.nodes, nodes, strict=True))
+        self._known.update(zip(move.nodes, following, strict=True))
         every = list(dict.fromkeys([*nodes, *following]))
-        self.flushing = MovingFlush(every, scheduler, self._in_progress, forget, delivered)
+        self.flushing = MovingFlush(
+            every,
+            scheduler,
+            self._in_progress,
+            forget,
+            delivered,
+            None if self._copies is None else changes,
+        )
 
     @property
     def requests(self) -> int:
@@ -85,18 +103,36 @@ class Moving:
     def _in_progress(self) -> list[asyncio.Future[None]]:
         return [end for pair in self._pairs.values() for end in pair.in_progress()]
 
-    def target(self, key: bytes) -> Pair | Behind | None:
+    def target(self, key: bytes) -> Pair | Behind | ReplicaSet | None:
         """Return what requests for a key are sent to; None for the node that it has anyway."""
-        target = self._target(key)
+        target = self._with_copies(key, self._target(key))
         if self.flushing.in_progress:
             return self.flushing.behind(target)
-        return target if isinstance(target, Pair) else None
+        return None if isinstance(target, Node) else target
+
+    def _with_copies(self, key: bytes, primary: Node | Pair) -> Node | Pair | ReplicaSet:
+        """Return what sends requests to the primary, and holds the copies of a key that changes.
+
+        No copy is read. Where a proxy in a neighbouring phase may not hold them, none is filled.
+        """
+        if self._copies is None:
+            return primary
+        copies = self._copies.during(key, self.phase)
+        fills = self.phase not in (Phase.GATHER, Phase.SPREAD)
+        found = self._sets.get((primary, fills, copies))
+        if found is None:
+            nodes = [self._known[node] for node in copies]
+            found = ReplicaSet(primary, nodes, self._changes, "all", spreads=False, fills=fills)
+            self._sets[primary, fills, copies] = found
+        return found
 
     def _target(self, key: bytes) -> Node | Pair:
         """Return what has a key: its node, or the two between which it moves."""
         source = self._nodes[self._before(key)]
         destination = self._following[self._after(key)]
         phase = self.phase
+        if phase is Phase.GATHER:
+            return source
         if source is destination:
             if not self._goes_to_lost or not self._goes_to_lost[self._begun(key)]:
                 return source
@@ -107,10 +143,13 @@ class Moving:
             self._pairs[source, destination] = pair
         return pair
 
-    def ending(self, key: bytes) -> Pair | None:
-        """Return the pair that still has requests for a key, once the move is over."""
+    def ending(self, key: bytes) -> Pair | ReplicaSet | None:
+        """Return what still has requests for a key, once the move is over."""
         target = self._target(key)
-        return target if isinstance(target, Pair) and target.uses(key) else None
+        if not isinstance(target, Pair) or not target.uses(key):
+            return None
+        found = self._with_copies(key, target)
+        return None if isinstance(found, Node) else found
 
 
 def _move_of(topology: Topology) -> Move:

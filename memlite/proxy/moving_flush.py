@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from memlite.core.errors import StorageError
 from memlite.protocol import replies
 from memlite.proxy.asking import ask
+from memlite.proxy.changes import Changes
 from memlite.proxy.node import Node, Receiver
 from memlite.server.scheduler import Scheduler
 
@@ -32,6 +33,7 @@ class MovingFlush:
         ended: returns what is done when all requests that came before are answered.
         begun: is called when others must wait.
         delivered: called after a reply was handed out.
+        changes: those in progress of keys that have copies; None if none has.
     """
 
     def __init__(
@@ -41,12 +43,14 @@ class MovingFlush:
         ended: Callable[[], Sequence[Awaitable[None]]],
         begun: Callable[[], None],
         delivered: Callable[[], None],
+        changes: Changes | None = None,
     ) -> None:
         self._nodes = nodes
         self._scheduler = scheduler
         self._ended = ended
         self._begun = begun
         self._delivered = delivered
+        self._changes = changes
         self._waiting: deque[Callable[[], None]] = deque()
         self._behind: dict[_Target, Behind] = {}
         self.in_progress = False
@@ -78,6 +82,9 @@ class MovingFlush:
     async def _flush(
         self, request: bytes, receiver: Receiver, before: Sequence[Awaitable[None]]
     ) -> None:
+        changes = self._changes
+        if changes is not None:
+            await self._until_unchanged(changes)
         for other in before:
             await other
         reply = replies.OK
@@ -90,9 +97,21 @@ class MovingFlush:
             receiver.answer(reply)
         self.in_progress = False
         self._behind.clear()
+        if changes is not None:
+            changes.flushed()
         while self._waiting and not self.in_progress:
             self._waiting.popleft()()
         self._delivered()
+
+    async def _until_unchanged(self, changes: Changes) -> None:
+        """Return when no key with copies is being changed; none is until `Changes.flushed`."""
+        unchanged: asyncio.Future[None] = self._scheduler.loop.create_future()
+
+        def ask() -> None:
+            changes.flush(partial(unchanged.set_result, None), ask)
+
+        ask()
+        await unchanged
 
     async def _empty(self, request: bytes) -> bytes:
         """Empty all nodes once; return the first reply that is not ``OK``, or that."""

@@ -74,6 +74,7 @@ class Pair:
         delivered: called after a reply was handed out.
 
     Attributes:
+        name: of both nodes, for messages.
         engine: carries out commands.
         scheduler: as above.
         instrumentation: does nothing.
@@ -92,6 +93,7 @@ class Pair:
         scheduler: Scheduler,
         delivered: Callable[[], None],
     ) -> None:
+        self.name = f"{source.name} or {destination.name}"
         self._backend = PairBackend(source, destination, nonce, phase, lease, clock)
         counters = Counters()
         self.engine = StoreEngine(self._backend, clock, counters, item_size=_LARGEST)
@@ -105,6 +107,11 @@ class Pair:
     def enter(self, phase: Phase) -> None:
         """Go on in another phase. What is in progress is not disturbed."""
         self._backend.phase = phase
+
+    @property
+    def down(self) -> bool:
+        """Whether requests are refused at once: whether they can be carried out shows later."""
+        return False
 
     @property
     def idle(self) -> bool:

@@ -34,7 +34,7 @@ class HotSet(ReplicaSet):
     """
 
     def __init__(self, name: bytes, nodes: Sequence[Node], changes: Changes, write: str) -> None:
-        super().__init__(nodes, changes, write, spreads=True)
+        super().__init__(nodes[0], nodes[1:], changes, write, spreads=True)
         self._name = name
         odd = any(byte <= 32 or byte == 127 for byte in name)
         self._key = Key(encode_key(name), b" b") if odd else Key(name, b"")

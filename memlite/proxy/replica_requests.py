@@ -6,6 +6,7 @@ value of its own, by which every proxy knows it. A *lease* is one for a copy tha
 
 from typing import Final, NamedTuple
 
+from memlite.cluster.moving.copies import HELD, LEASE_SECONDS, LEASED, STANDS_IN
 from memlite.proxy.gutter_requests import META
 
 __all__ = [
@@ -28,12 +29,6 @@ __all__ = [
     "state",
 ]
 
-HELD: Final = 3_735_927_486
-"""The flags of a hold."""
-LEASED: Final = 3_735_927_487
-"""The flags of a lease."""
-_VALUE: Final = b"memlite: a copy is being changed"
-_LEASE_SECONDS: Final = 10
 _MARKS: Final = (b" %d " % HELD, b" %d " % LEASED)
 _LONGEST_LINE: Final = 300  # of a reply to a get
 _SPREAD_FLAGS: Final = frozenset(b"vfskOqb")
@@ -90,12 +85,12 @@ def hold(key: Key, seconds: int, *, only_if_absent: bool = False, unique: int = 
         unique: that of the item that is replaced; 0 for whatever is there.
     """
     condition = b" ME" if only_if_absent else b" C%d" % unique if unique else b""
-    return _store(key, _VALUE, b" F%d T%d c%b" % (HELD, seconds, condition))
+    return _store(key, STANDS_IN, b" F%d T%d c%b" % (HELD, seconds, condition))
 
 
 def lease(key: Key) -> bytes:
     """Return the request for the right to fill a copy that is missing."""
-    return _store(key, _VALUE, b" F%d T%d c ME" % (LEASED, _LEASE_SECONDS))
+    return _store(key, STANDS_IN, b" F%d T%d c ME" % (LEASED, LEASE_SECONDS))
 
 
 def fill(key: Key, unique: int, flags: bytes, exptime: bytes, value: bytes) -> bytes:
@@ -139,7 +134,7 @@ def shows_hold(reply: bytes) -> bool:
     if reply.startswith(b"VALUE "):
         end = min(reply.find(b"\r\n"), _LONGEST_LINE)
         return any(reply.find(mark, 0, end) > 0 for mark in _MARKS)
-    return reply.endswith(_VALUE + b"\r\n")
+    return reply.endswith(STANDS_IN + b"\r\n")
 
 
 def is_hold(reply: bytes) -> bool:
@@ -147,14 +142,14 @@ def is_hold(reply: bytes) -> bool:
     if not shows_hold(reply):
         return False
     start = reply.index(b"\r\n") + 2
-    return reply[start:] in (_VALUE + b"\r\n", _VALUE + b"\r\nEND\r\n")
+    return reply[start:] in (STANDS_IN + b"\r\n", STANDS_IN + b"\r\nEND\r\n")
 
 
 def has_hold(reply: bytes) -> bool:
     """Return whether the reply to a read shows a hold or lease, as far as it tells."""
     if reply.startswith(b"HD "):
         return number(reply, b"f") in (HELD, LEASED)
-    return is_hold(reply) or (reply.startswith(b"VALUE ") and _VALUE in reply and _holds(reply))
+    return is_hold(reply) or (reply.startswith(b"VALUE ") and STANDS_IN in reply and _holds(reply))
 
 
 def _holds(reply: bytes) -> bool:

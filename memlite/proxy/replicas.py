@@ -1,12 +1,12 @@
 """Keys with copies: a primary, which decides, and replicas, which help to answer reads."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, cast
 
 from memlite.client import FENCE
 from memlite.protocol import replies
 from memlite.proxy.answers import Answer
-from memlite.proxy.changes import Change, Changes
+from memlite.proxy.changes import Change, Changes, Primary
 from memlite.proxy.everyone import ask_all
 from memlite.proxy.gutter_requests import keys_of
 from memlite.proxy.leftovers import odd, remove_leftover
@@ -35,24 +35,35 @@ class ReplicaSet:
     """The nodes that have certain keys.
 
     Args:
-        nodes: the primary, then the replicas.
+        primary: decides.
+        replicas: have copies.
         changes: the changes in progress.
         write: what replies to changes wait for; see `Change`.
         spreads: whether replicas answer reads.
+        fills: whether changes fill copies; see `Change`.
 
     Attributes:
-        primary: the first of the nodes.
+        primary: as above.
     """
 
     def __init__(
-        self, nodes: Sequence[Node], changes: Changes, write: str, *, spreads: bool
+        self,
+        primary: Primary,
+        replicas: Sequence[Node],
+        changes: Changes,
+        write: str,
+        *,
+        spreads: bool,
+        fills: bool = True,
     ) -> None:
-        self.primary = nodes[0]
-        self._replicas = nodes[1:]
-        self._readers = nodes if spreads else nodes[:1]
+        self.primary = primary
+        self._replicas = replicas
+        # Only a node is spread.
+        self._readers: Sequence[Node] = (cast("Node", primary), *replicas) if spreads else ()
         self._changes = changes
         self._write = write
         self._spreads = spreads
+        self._fills = fills
         self._next = 0
 
     def send(self, request: bytes, receiver: Receiver) -> None:
@@ -76,7 +87,14 @@ class ReplicaSet:
             return
         replicas = self._replicas
         change = Change(
-            changes, key_of(request), request, receiver, self.primary, replicas, self._write
+            changes,
+            key_of(request),
+            request,
+            receiver,
+            self.primary,
+            replicas,
+            self._write,
+            fills=self._fills,
         )
         change.start(keys[0])
 
@@ -92,22 +110,22 @@ class ReplicaSet:
 
     def _read(self, request: bytes, receiver: Receiver) -> None:
         node = self._chosen()
-        if node is self.primary:
+        if node is None or node is self.primary:
             self.ask_primary(request, receiver)
             return
         self._changes.replica_reads += 1
         kind = _Reading if request.startswith(b"mg ") or request.count(b" ") == 1 else _ReadingMany
         node.send(request, kind(self, node, request, receiver))
 
-    def _chosen(self) -> Node:
-        """Return the next node that is up, or the primary if none is."""
+    def _chosen(self) -> Node | None:
+        """Return the next node that is up; None if none is."""
         nodes = self._readers
         for _ in nodes:
             self._next = (self._next + 1) % len(nodes)
             node = nodes[self._next]
             if not node.down:
                 return node
-        return self.primary
+        return None
 
     def ask_primary(self, request: bytes, receiver: Receiver) -> None:
         """Send a read that the primary is to answer.
@@ -265,7 +283,7 @@ class _Filling:
     """Copies an item to a replica that lacks it, under a lease."""
 
     def __init__(
-        self, changes: Changes, primary: Node, replica: Node, name: bytes, key: Key
+        self, changes: Changes, primary: Primary, replica: Node, name: bytes, key: Key
     ) -> None:
         self._changes = changes
         self._primary = primary
@@ -425,6 +443,8 @@ class ReplicaSets:
         found = self._sets.get(indexes)
         if found is None:
             nodes = [self._nodes[index] for index in indexes]
-            found = ReplicaSet(nodes, self._changes, self._write, spreads=self._spreads)
+            found = ReplicaSet(
+                nodes[0], nodes[1:], self._changes, self._write, spreads=self._spreads
+            )
             self._sets[indexes] = found
         return found

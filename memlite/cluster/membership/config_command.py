@@ -20,6 +20,11 @@ _WITH_HOT_KEYS: Final = (
 )
 
 
+_WITH_REPLICAS: Final = (
+    b"SERVER_ERROR nodes are not listed with replicas: changes have to pass a proxy\r\n"
+)
+
+
 class ConfigCommand:
     """Answers ``config get cluster`` and ``config get topology``; their version is the epoch.
 
@@ -42,6 +47,8 @@ class ConfigCommand:
             return _NO_NODES
         if topology.move is not None:
             return _KEYS_MOVE
+        if topology.replicas > 1:
+            return _WITH_REPLICAS
         if topology.hot_keys:
             return _WITH_HOT_KEYS
         return config_reply(words[2], forms[words[2]](document.epoch, topology))

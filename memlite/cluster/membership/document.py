@@ -78,6 +78,8 @@ class Document:
         spares: nodes that have no keys, sorted by name.
         move: the move of keys in progress; None for none.
         hot_keys: those that are promoted, and those that were lately; none while keys move.
+        replicas: on how many nodes an item is. With more than one, nodes become members only by
+            moves, and one that has lost its items does not stay a member.
     """
 
     epoch: int = 0
@@ -87,6 +89,7 @@ class Document:
     spares: tuple[Entry, ...] = ()
     move: Moving | None = None
     hot_keys: tuple[HotKey, ...] = ()
+    replicas: int = 1
 
     @property
     def nodes(self) -> tuple[Entry, ...]:
@@ -131,16 +134,25 @@ class Document:
         present = self.entry(entry.name)
         if present is None:
             places = {"spares": (*self.spares, entry)}
-            if not spare:
+            if not spare and not self._moves_only:
                 places = {"members": (*self.members, entry)}
             return self._changed(now, **places)
         if present.incarnation > entry.incarnation or present.leased != entry.leased:
             return self
+        if self._moves_only and self.is_member(entry.name) and len(self.members) > 1:
+            # It has lost its items, and others have copies.
+            members = _without(self.members, entry.name)
+            return self._changed(now, members=members, spares=(*self.spares, entry))
         return self._changed(
             now,
             members=_replaced(self.members, entry),
             spares=_replaced(self.spares, entry),
         )
+
+    @property
+    def _moves_only(self) -> bool:
+        """Whether nodes become members by moves alone, as others have copies of their keys."""
+        return self.replicas > 1 and bool(self.members)
 
     def waits(self, name: str, *, spare: bool) -> bool:
         """Return whether a node has to wait until the move is over.
@@ -152,6 +164,8 @@ class Document:
             return False
         if name in self.move.lost:
             return True
+        if self.replicas > 1:
+            return self.has_place(name)
         if self.entry(name) is None:
             return not spare
         return self.move.phase is Phase.BACK and not self.is_member(name) and self.has_place(name)
@@ -172,7 +186,7 @@ class Document:
             return self
         move = self.move
         if self.has_place(name):
-            if move is None or move.phase is not Phase.PREPARE:
+            if move is None or move.phase is not Phase.PREPARE or self.replicas > 1:
                 return self
             move = None
         return self._changed(
@@ -188,8 +202,17 @@ class Document:
         self, target: Sequence[str], nonce: str, now: float, *, forgets: Sequence[str] = ()
     ) -> "Document":
         """Return the document with a move to other members, which are there already."""
-        move = Moving(Phase.PREPARE, tuple(sorted(target)), nonce, tuple(sorted(forgets)))
-        return self._in_phase(move, Phase.PREPARE, now)
+        phase = Phase.PREPARE if self.replicas == 1 else Phase.GATHER
+        move = Moving(phase, tuple(sorted(target)), nonce, tuple(sorted(forgets)))
+        return self._in_phase(move, phase, now)
+
+    def with_replicas(self, replicas: int, nonce: str, now: float) -> "Document":
+        """Return the document with more copies of each item, which are to be made."""
+        target = tuple(one.name for one in self.members)
+        changed = replace(self, replicas=replicas)
+        if not target:
+            return changed._changed(now)
+        return changed._in_phase(Moving(Phase.SPREAD, target, nonce), Phase.SPREAD, now)
 
     def in_phase(self, phase: Phase, now: float) -> "Document":
         """Return the document with the move in another phase."""
@@ -209,16 +232,26 @@ class Document:
         assert self.move is not None  # noqa: S101 - the caller has looked
         target, forgets = self.move.target, (*self.move.forgets, *self.move.lost)
         others = [one for one in self.nodes if one.name not in target]
-        return self._changed(
+        changed = self._changed(
             now,
             members=self.target,
             spares=[one for one in others if one.leased or one.name not in forgets],
             move=None,
         )
+        return changed._spreading(self.move, now) if self._moves_only else changed
 
     def not_moved(self, now: float) -> "Document":
         """Return the document with the members from before the move."""
-        return self._changed(now, move=None)
+        assert self.move is not None  # noqa: S101 - the caller has looked
+        changed = self._changed(now, move=None)
+        if self.replicas > 1 and self.move.phase is not Phase.SPREAD:
+            return changed._spreading(self.move, now)
+        return changed
+
+    def _spreading(self, move: Moving, now: float) -> "Document":
+        """Return the document with copies that are still to be made."""
+        target = tuple(one.name for one in self.members)
+        return self._in_phase(replace(move, target=target, forgets=(), lost=()), Phase.SPREAD, now)
 
     def _in_phase(self, move: Moving, phase: Phase, now: float) -> "Document":
         changed = self._changed(now)
@@ -255,6 +288,7 @@ class Document:
             self.hash,
             self.hash_tag,
             on_return="keep",
+            replicas=self.replicas,
             hot_keys=self.hot_keys,
             move=move,
         )
@@ -270,6 +304,8 @@ class Document:
             "hash": self.hash,
             "hash_tag": self.hash_tag,
         }
+        if self.replicas > 1:
+            fields["replicas"] = self.replicas
         if self.spares:
             fields["spares"] = [_fields(one) for one in self.spares]
         if self.hot_keys:
@@ -341,6 +377,7 @@ def _parsed(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check(document: Document) -> None:
     check(isinstance(document.epoch, int), "epoch")
+    check(isinstance(document.replicas, int) and document.replicas >= 1, "replicas")
     for one in document.nodes:
         check(isinstance(one.name, str) and isinstance(one.incarnation, int), "members")
     if document.move is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from memlite.cluster.membership.document import TOPOLOGY, Document, Entry
-from memlite.cluster.membership.lease import LEASE, Lease
+from memlite.cluster.membership.lease import EVERYBODY_KNOWS, LEASE, Lease
 from memlite.cluster.membership.registration import Registration, Standing, registration_name
 from memlite.cluster.membership.store import Conflict, Store, Stored
 from memlite.core.errors import MemliteError
@@ -115,6 +115,7 @@ class Member:
         self._spare = spare  # what it is when it joins again: a node that was drained stays a spare
         self._registration: Registration | None = None  # the last one that was written, or may be
         self._rival: tuple[str, float] | None = None  # another's registration, and when it was seen
+        self._away: float | None = None  # since when it is no member, with replicas
         self.document = Document()
         self.joined = False
 
@@ -151,13 +152,16 @@ class Member:
 
     async def _join(self) -> None:
         self._lease.end()
-        self._check_place(Document.decode(await self._data(TOPOLOGY)))
+        document = Document.decode(await self._data(TOPOLOGY))
+        self._check_place(document)
         found = await self._read()
         stored, last = None, 0
         if found is not None:
             stored, other = found
             self._check_rival(other)
             last = other.incarnation
+            if document.replicas > 1:
+                await self._give_place_up(document)
         incarnation = max(last + 1, int(self._wall()))
         sent = self._lease.now()
         registration = Registration(incarnation, 1, self._identity.address)
@@ -178,6 +182,7 @@ class Member:
             self._check_place(self.document)
             return  # another has taken the name meanwhile
         self.joined = True
+        self._away = None
         self._lease.renewed(sent)
         self._note_place()
         members = self.document.members
@@ -199,6 +204,22 @@ class Member:
             )
         if document.waits(name, spare=self._spare):
             raise KeysMoveError(f"waiting to join as {name} until the move of keys is over")
+
+    async def _give_place_up(self, document: Document) -> None:
+        """Leave the place to nodes that have copies, and wait until all proxies know.
+
+        Raises:
+            KeysMoveError: some may not know yet.
+        """
+        entry = document.entry(self._identity.name)
+        if entry is not None and document.is_member(entry.name) and len(document.members) > 1:
+            await self._remove(entry.incarnation)
+            self._away = None
+        now = self._lease.now()
+        if self._away is None:
+            self._away = now
+        if now - self._away < EVERYBODY_KNOWS:
+            raise KeysMoveError("waiting until all proxies know that others have its keys")
 
     def _note_place(self) -> None:
         self._spare = not self.document.is_member(self._identity.name)

@@ -16,6 +16,7 @@ __all__ = ["MoveChangedError", "MoveControl"]
 _NONCE_BYTES: Final = 16
 # From which phases each phase follows. Whoever was held up must not take a move back.
 _BEFORE: Final = {
+    Phase.PREPARE: (Phase.GATHER,),
     Phase.MOVE: (Phase.PREPARE,),
     Phase.SETTLE: (Phase.MOVE,),
     Phase.BACK: (Phase.MOVE,),
@@ -106,13 +107,16 @@ class MoveControl:
         return await change_topology(self._store, changed)
 
     async def finish(self, move: Moving) -> Document:
-        """End a move whose keys are all where they belong: in the phase it ends with."""
+        """End a move whose keys are all where they belong: in the phase it ends with.
+
+        With replicas, copies may still have to be made afterwards: in the phase `Phase.SPREAD`.
+        """
 
         def changed(document: Document) -> Document:
             match _same(document, move).phase:
                 case Phase.SETTLE:
                     return document.moved(self._wall())
-                case Phase.BACK | Phase.PREPARE:
+                case Phase.BACK | Phase.PREPARE | Phase.GATHER | Phase.SPREAD:
                     return document.not_moved(self._wall())
                 case phase:
                     raise MoveChangedError(f"the move of keys is in phase {phase.value}")

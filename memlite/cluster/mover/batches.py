@@ -8,6 +8,7 @@ from memlite.cluster.mover.nodes import Nodes
 from memlite.cluster.mover.routes import Routes
 from memlite.cluster.moving import marks
 from memlite.cluster.moving.answers import Answer, Ask, NodeRefusedError, Place, Steps
+from memlite.cluster.moving.copies import copied, restored
 from memlite.cluster.moving.marks import Kind, Marks
 from memlite.cluster.moving.steps import BusyKeyError, Moved, MovingKey, Outcome
 
@@ -112,6 +113,43 @@ class Batches:
             _Key(name, self._key(key, source, name).move())
             for key, name in zip(keys, destinations, strict=True)
         ]
+        return await self._run(source, batch)
+
+    async def copy(self, source: str, keys: Sequence[bytes]) -> Count:
+        """Copy items of a node that decides to the nodes that have copies.
+
+        Raises:
+            NodeTroubleError: a node does not answer.
+        """
+        return await self._copy(source, keys, freezes=False)
+
+    async def _copy(self, source: str, keys: Sequence[bytes], *, freezes: bool) -> Count:
+        pairs = [(key, name) for key in keys for name in self._routes.copies(key)]
+        await self._nodes.connect([source, *sorted({name for _, name in pairs})])
+        batch = [
+            _Key(name, copied(key, self._key(key, source, name), freezes=freezes))
+            for key, name in pairs
+        ]
+        return await self._run(source, batch)
+
+    async def strand(self, source: str, keys: Sequence[bytes]) -> Count:
+        """Copy items that cannot move, as their new node is gone; they are not changed any more.
+
+        Raises:
+            NodeTroubleError: a node does not answer.
+        """
+        return await self._copy(source, keys, freezes=True)
+
+    async def restore(self, source: str, keys: Sequence[bytes]) -> Count:
+        """Copy items of a node that has copies to those that decide, and have none.
+
+        Raises:
+            NodeTroubleError: a node does not answer.
+        """
+        pairs = [(key, self._routes.restored_to(key)) for key in keys]
+        pairs = [(key, name) for key, name in pairs if name not in self._routes.gone]
+        await self._nodes.connect([source, *sorted({name for _, name in pairs})])
+        batch = [_Key(name, restored(key, self._key(key, source, name))) for key, name in pairs]
         return await self._run(source, batch)
 
     async def thaw(self, source: str, keys: Sequence[bytes]) -> Count:

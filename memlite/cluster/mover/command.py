@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from memlite.cluster import plan as plans
@@ -42,13 +43,14 @@ class Request:
     """A command.
 
     Attributes:
-        action: add, drain, remove, resume or cancel.
+        action: add, drain, remove, replicas, resume or cancel.
         url: the store's.
         access: how nodes are connected to.
         nodes: the arguments.
         rate: items per second; 0 for no limit.
         lost: the names of nodes that are taken for gone.
         without: the names of nodes that are gone and get no keys any more.
+        replicas: on how many nodes items are to be.
         dry_run: whether nothing is changed.
         json: whether the result is shown as JSON.
         quiet: whether no progress is shown.
@@ -61,6 +63,7 @@ class Request:
     rate: float = 0
     lost: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
+    replicas: int = 1
     dry_run: bool = False
     json: bool = False
     quiet: bool = False
@@ -99,6 +102,8 @@ async def _run(request: Request, store: Store, progress: Progress) -> None:
             await command.cancel(document)
         elif request.action == "resume":
             await command.resume(document)
+        elif request.action == "replicas":
+            await command.replicate(document)
         else:
             await command.change(document)
 
@@ -144,7 +149,8 @@ class _Command:
             if request.dry_run:
                 _write((plans.as_json if request.json else plans.as_text)(plan))
                 return
-            self._mover.expect(plan.moved.items)
+            if before.replicas == 1:
+                self._mover.expect(plan.moved.items)
         elif request.dry_run:
             _write("there are no members yet, and so no keys to move\n")
             return
@@ -154,6 +160,20 @@ class _Command:
                 lambda now, nonce: change.begun(now, nonce, time.time())
             )
             await self._move(document)
+
+    async def replicate(self, document: Document) -> None:
+        """Have items on more nodes."""
+        count = self._request.replicas
+        if document.replicas == count:
+            await self.resume(document)
+            return
+        async with self._permit():
+            await self._demote()
+            document = await self._control.begin(partial(_replicated, count))
+            if document.move is None:
+                self._show(Result(epoch=document.epoch), document)
+            else:
+                await self._move(document)
 
     async def _demote(self) -> None:
         """Demote all hot keys, and wait until proxies have removed their copies.
@@ -191,6 +211,11 @@ class _Command:
     async def _without(self, document: Document) -> Document:
         """Have other nodes get the keys of those that are gone; return the cluster afterwards."""
         move, names = document.move, self._request.without
+        if document.replicas > 1:
+            raise StartError(
+                "--without: not with replicas. A drain goes on without a node that is gone; of an "
+                "add, all new nodes must be gone (memlite cluster cancel), or be back"
+            )
         if move is None:
             raise StartError("no keys are moving any more")
         missing = [name for name in names if name not in move.lost]
@@ -218,13 +243,17 @@ class _Command:
             self._say("no keys are moving")
             return
         async with self._permit():
-            if move.phase is Phase.PREPARE:
+            if move.phase in (Phase.GATHER, Phase.PREPARE):
+                if document.replicas > 1:
+                    self._mover.abandon()
+                    await self._move(document)
+                    return
                 document = await self._control.finish(move)
                 self._show(Result(epoch=document.epoch), document)
                 return
             if move.phase is Phase.MOVE:
                 document = await self._turned_back(document, move)
-            elif move.phase is not Phase.BACK:
+            elif move.phase not in (Phase.BACK, Phase.SPREAD):
                 raise StartError("all items have moved already; memlite cluster resume ends it")
             await self._move(document)
 
@@ -244,6 +273,7 @@ class _Command:
                 if now.entry(entry.name) != entry:
                     raise StartError(f"{entry.name} has come back; memlite cluster resume goes on")
 
+        await self._mover.take_back(document, [one.name for one in new])
         return await self._control.enter(move, Phase.BACK, check)
 
     async def _wait_until_gone(self, entries: Sequence[Entry], there: str) -> None:
@@ -389,6 +419,21 @@ def _after(document: Document, change: Change, before: Topology) -> Topology:
     return replace(before, nodes=changed.move.nodes)
 
 
+def _replicated(count: int, document: Document, nonce: str) -> Document:
+    """Return a cluster in which items are to be on more nodes.
+
+    Raises:
+        StartError: they cannot be.
+    """
+    if count < document.replicas:
+        raise StartError(f"there are {document.replicas} already; they can only become more")
+    if document.members and count > len(document.members):
+        raise StartError(f"{count} replicas need as many members, not {len(document.members)}")
+    if document.hot_keys:
+        raise StartError("a key was promoted meanwhile; try again")
+    return document.with_replicas(count, nonce, time.time())
+
+
 def _described(document: Document) -> str:
     move = document.move
     if move is None:
@@ -406,6 +451,8 @@ def _as_text(result: Result, document: Document) -> str:
         lines.append(f"{result.dropped:,} items are gone: {result.reason}")
     if result.lost:
         lines.append(f"what only {', '.join(result.lost)} held is gone")
+    if result.restored:
+        lines.append(f"{result.restored:,} of these items were restored from copies")
     lines.append(f"epoch {result.epoch}, members {names}")
     return "".join(f"{line}\n" for line in lines)
 
@@ -418,6 +465,7 @@ def _as_json(result: Result, document: Document) -> str:
         "dropped": result.dropped,
         "strays": result.strays,
         "lost": list(result.lost),
+        "restored": result.restored,
     }
     return json.dumps(fields, ensure_ascii=False) + "\n"
 

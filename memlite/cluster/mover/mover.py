@@ -34,6 +34,9 @@ _BATCH_SECONDS: Final = 0.1  # of items at the rate that is wanted
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 # After so many passes over a node in which nothing but errors came, it is given up.
 _MOST_IN_VAIN: Final = 5
+# Three deadlines of proxies, of at most 3 seconds each.
+_CHANGES_ARE_OVER: Final = LEASE * 2 / 3
+_AFTER_CHANGES: Final = (Phase.GATHER, Phase.PREPARE, Phase.SPREAD)
 _LATER: Final = "the same command goes on with it, as does memlite cluster resume"
 
 
@@ -52,6 +55,7 @@ class Result:
         reason: why the last one is.
         strays: old items of moving keys that were removed from where they did not belong.
         lost: the names of nodes that were gone, with what only they held.
+        restored: how many items of theirs were restored from copies.
         epoch: of the cluster at the end.
     """
 
@@ -61,6 +65,7 @@ class Result:
     reason: str = ""
     strays: int = 0
     lost: tuple[str, ...] = ()
+    restored: int = 0
     epoch: int = 0
 
 
@@ -99,12 +104,19 @@ class Mover:
         self._document = Document()
         self._progressed = clock()
         self._result = Result()
+        self._takes_back = False
+        self._abandons = False
+        self._given_up = ""  # why nothing was moved
         self._counted = False  # whether the number of items to move is known from before
 
     def expect(self, items: int) -> None:
         """Note how many items are to be moved."""
         self._progress.total = items
         self._counted = True
+
+    def abandon(self) -> None:
+        """Have a move given up in which nothing has moved yet, once copies are as before."""
+        self._abandons = True
 
     async def run(self, document: Document) -> Result:
         """Go on with a move.
@@ -124,6 +136,8 @@ class Mover:
         finally:
             self._progress.close()
             await self._nodes.close()
+        if self._given_up:
+            raise MoverError(self._given_up)
         self._result.epoch = self._document.epoch
         return self._result
 
@@ -132,12 +146,30 @@ class Mover:
         self._progress.step(f"{what}: waiting {EVERYBODY_KNOWS:.0f} s until all proxies know")
         await asyncio.sleep(EVERYBODY_KNOWS)
         await self._read(move)
+        if self._document.replicas > 1 and move.phase in _AFTER_CHANGES:
+            # Of proxies that know the phase, changes that began before it may go on for a while.
+            await asyncio.sleep(_CHANGES_ARE_OVER)
+            await self._read(move)
         routes = self._routes()
         match move.phase:
+            case Phase.GATHER:
+                self._progress.step(f"{what}: making copies")
+                await self._gather(routes)
+                if self._result.lost:
+                    await self._give_up(move, ", ".join(self._result.lost))
+                elif self._abandons:
+                    await self._finish(move)
+                else:
+                    await self._enter(move, Phase.PREPARE)
             case Phase.PREPARE:
                 self._progress.step(f"{what}: removing old items of keys that will move")
-                await self._prepare(routes)
-                await self._enter(move, Phase.MOVE)
+                gone = await self._prepare(routes)
+                if gone:
+                    await self._give_up(move, gone)
+                elif self._abandons:
+                    await self._finish(move)
+                else:
+                    await self._enter(move, Phase.MOVE)
             case Phase.MOVE:
                 self._progress.step(f"{what}: moving items")
                 await self._move(routes)
@@ -150,6 +182,15 @@ class Mover:
                 self._progress.step(f"{what}: making items what they were")
                 await self._back(routes)
                 await self._finish(move)
+            case Phase.SPREAD:
+                self._progress.step(f"{what}: making copies")
+                await self._spread(routes, fresh=Phase.GATHER.value not in dict(move.epochs))
+                await self._finish(move)
+
+    async def _give_up(self, move: Moving, gone: str) -> None:
+        """End a move in which nothing has moved yet; with replicas, it takes another phase."""
+        await self._finish(move)
+        self._given_up = f"node {gone} is gone; nothing was moved"
 
     async def make_way(self, document: Document, names: Sequence[str]) -> None:
         """Prepare the nodes that get keys in place of others, which are gone.
@@ -185,14 +226,96 @@ class Mover:
 
     # The phases
 
-    async def _prepare(self, routes: Routes) -> None:
+    async def _gather(self, routes: Routes) -> None:
+        """Make the copies that there will be, while proxies hold them, and read none."""
+        for node in routes.nodes:
+            await self._try(node.name, routes.foreign(node.name, copies=True), Batches.remove)
+        await self._copy(routes)
+
+    async def _spread(self, routes: Routes, *, fresh: bool) -> None:
+        """Make the copies that are missing.
+
+        Args:
+            routes: where keys are.
+            fresh: whether there have been fewer copies until now: what there is, is old.
+        """
+        for node in routes.nodes:
+            await self._try(node.name, routes.foreign(node.name, copies=not fresh), Batches.remove)
+        await self._copy(routes)
+
+    async def _copy(self, routes: Routes) -> None:
+        for node in routes.before:
+            await self._try(node.name, routes.decides(node.name), Batches.copy)
+
+    async def _try(
+        self,
+        name: str,
+        wanted: Callable[[bytes], bool],
+        action: Callable[[Batches, str, Sequence[bytes]], Awaitable[Count]],
+    ) -> None:
+        """Do something with items of a node, and note it if the node is gone."""
+        swept = await self._sweep(name, wanted, action)
+        if swept is None:
+            self._lose(name)
+        elif action is Batches.remove:
+            self._result.strays += swept.moved
+
+    async def _restore(self, routes: Routes, lost: str) -> None:
+        """Have others' copies take the place of what a node had that is gone.
+
+        Nobody can change these keys meanwhile.
+
+        Raises:
+            MoverError: some items cannot be copied.
+        """
+        self._progress.step(f"restoring items of {lost} from copies")
+        for node in routes.nodes:
+            wanted = routes.orphans(node.name, lost)
+            for _ in range(_MOST_IN_VAIN):
+                count = await self._sweep(node.name, wanted, Batches.restore) or Count()
+                self._result.restored += count.moved
+                if not count.failed:
+                    break
+            else:
+                raise MoverError(f"copies on {node.name}: {count.reason}; {_LATER}")
+
+    async def take_back(self, document: Document, names: Sequence[str]) -> None:
+        """Have the nodes that keys were at get what nodes had that are gone, from copies.
+
+        Args:
+            document: the cluster as it is now, in the phase `Phase.MOVE`.
+            names: those of the nodes that are gone.
+
+        Raises:
+            MoverError: a node does not answer.
+        """
+        if document.replicas == 1:
+            return
+        self._document, self._takes_back = document, True
+        for name in names:
+            self._lose(name)
+        try:
+            for name in names:
+                await self._restore(self._routes(), name)
+        finally:
+            self._takes_back = False
+            await self._nodes.close()
+
+    async def _prepare(self, routes: Routes) -> str:
+        """Make way for keys; return the name of a node that is gone, or nothing.
+
+        With replicas, others are cleared nevertheless: nobody holds their copies any more.
+        """
+        gone = ""
         for node in routes.after:
             swept = await self._sweep(node.name, routes.arrive(node.name), Batches.remove)
             if swept is None or await self._number(node.name) is None:
-                assert self._document.move is not None  # noqa: S101 - or `_read` would have raised
-                await self._finish(self._document.move)
-                raise MoverError(f"node {node.name} is gone; nothing was moved")
+                gone = node.name
+                if not routes.replicated:
+                    break
+                continue
             self._result.strays += swept.moved
+        return gone
 
     async def _move(self, routes: Routes) -> None:
         self._progress.begin(self._progress.total)
@@ -203,6 +326,8 @@ class Mover:
                 count = await self._patiently(node.name, self._pass(node.name, first=first))
                 if count is None:
                     self._lose(node.name)
+                    if routes.replicated:
+                        await self._restore(self._routes(), node.name)
                     break
                 if not (count.moved or count.failed or count.dropped):
                     break
@@ -216,10 +341,17 @@ class Mover:
                 if in_vain:
                     await asyncio.sleep(READING)
         await self._thaw(routes)
+        if routes.replicated and self._result.lost:
+            routes = self._routes()
+            for node in routes.before:
+                await self._try(node.name, routes.stranded(node.name), Batches.strand)
 
     async def _clear(self, routes: Routes) -> None:
         for node in routes.before:
-            if await self._sweep(node.name, routes.leave(node.name), Batches.remove) is None:
+            wanted = routes.leave(node.name)
+            if routes.replicated and node not in routes.after:
+                wanted = _anything  # what it has copies of is not read there any more
+            if await self._sweep(node.name, wanted, Batches.remove) is None:
                 self._lose(node.name)
 
     async def _back(self, routes: Routes) -> None:
@@ -344,17 +476,33 @@ class Mover:
                 if gone and error.node == name:
                     self._progress.step(f"node {name} is gone, with what only it held")
                     return None
+                if gone and self._goes_on_without():
+                    # Others have copies of what it had, or was to get.
+                    self._lose(error.node)
+                    continue
                 if gone and error.node not in announced:
                     announced.add(error.node)
                     self._progress.step(
                         f"node {error.node} is gone; waiting for another one of its name"
                     )
                 if self._clock() - max(since, self._progressed) >= _PATIENCE:
-                    raise MoverError(_advice(error, gone=gone)) from None
+                    raise MoverError(
+                        _advice(error, gone=gone, replicated=self._document.replicas > 1)
+                    ) from None
             await asyncio.sleep(READING)
             move = self._document.move
             if move is not None:
                 await self._read(move)
+
+    def _goes_on_without(self) -> bool:
+        """Return whether nothing is sent to a node that is gone, as others have copies.
+
+        If it was added, there might be none in its place.
+        """
+        move = self._document.move
+        if move is None or self._document.replicas == 1:
+            return False
+        return move.phase in (Phase.GATHER, Phase.SPREAD) or not self._routes().adds
 
     async def _asking(self, ask: Callable[..., Awaitable[_T]], *arguments: object) -> _T:
         """Ask the store something that can be asked again, until it answers.
@@ -407,12 +555,21 @@ class Mover:
     def _routes(self) -> Routes:
         topology = self._document.topology()
         assert topology is not None  # noqa: S101 - without members keys do not move
-        return Routes(topology)
+        return Routes(topology, self._result.lost, takes_back=self._takes_back)
 
 
-def _advice(error: NodeTroubleError, *, gone: bool) -> str:
+def _anything(_key: bytes) -> bool:
+    return True
+
+
+def _advice(error: NodeTroubleError, *, gone: bool, replicated: bool) -> str:
     if not gone:
         return f"{error}; {_LATER}"
+    if replicated:
+        return (
+            f"{error}, and it is gone; stop all nodes that are added, and have its items restored "
+            "from copies: memlite cluster cancel"
+        )
     return (
         f"{error}, and it is gone; start a node of this name, and {_LATER}; or go on without it: "
         f"memlite cluster resume --without {error.node}; if all nodes that are added are gone: "

@@ -1,9 +1,10 @@
 """Which keys move, and between which nodes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final
 
+from memlite.cluster.moving.copies import Copies
 from memlite.cluster.topology import Node, Topology
 from memlite.core.errors import ConfigError
 from memlite.routing import Ketama
@@ -16,13 +17,20 @@ class Routes:
 
     Args:
         topology: the nodes, and the move between them.
+        gone: the names of nodes that are gone: nothing is sent to them.
+        takes_back: whether what is restored goes to where it was.
 
     Attributes:
         before: the nodes before it.
         after: those after it.
+        gone: as above.
+        replicated: whether items have copies.
+        adds: whether there are new nodes.
     """
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(
+        self, topology: Topology, gone: Collection[str] = (), *, takes_back: bool = False
+    ) -> None:
         move = topology.move
         assert move is not None  # noqa: S101 - the caller has looked
         self.before: Final = topology.nodes
@@ -32,6 +40,13 @@ class Routes:
         self._begun = topology.begun_router().index
         self._to_lost = [node in move.lost for node in move.begun]
         self.any_lost: Final = bool(move.lost)
+        self.gone: Final = gone
+        self._takes_back = takes_back
+        self._phase = move.phase
+        self._copies = Copies(topology)
+        self.replicated: Final = topology.replicas > 1
+        known = {node.name for node in self.before}
+        self.adds: Final = any(node.name not in known for node in self.after)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -48,7 +63,68 @@ class Routes:
 
     def leave(self, name: str) -> Callable[[bytes], bool]:
         """Return what tells whether a key moves away from a node."""
-        return lambda key: self.source(key) == name != self.destination(key)
+        gone = self.gone
+
+        def leaves(key: bytes) -> bool:
+            if self.source(key) != name:
+                return False
+            destination = self.destination(key)
+            return destination != name and destination not in gone
+
+        return leaves
+
+    # Copies
+
+    def copies(self, key: bytes) -> list[str]:
+        """Return the names of the nodes that have copies of a key now, and are there."""
+        nodes = self._copies.during(key, self._phase)
+        return [node.name for node in nodes if node.name not in self.gone]
+
+    def decides(self, name: str) -> Callable[[bytes], bool]:
+        """Return what tells whether a node decides on a key before anything has moved."""
+        return lambda key: self.source(key) == name
+
+    def foreign(self, name: str, *, copies: bool) -> Callable[[bytes], bool]:
+        """Return what tells whether a node has had no part in a key before the move.
+
+        Args:
+            name: the node's.
+            copies: whether nodes have copies.
+        """
+
+        def is_foreign(key: bytes) -> bool:
+            owners = self._copies.before(key)
+            return all(node.name != name for node in (owners if copies else owners[:1]))
+
+        return is_foreign
+
+    def stranded(self, name: str) -> Callable[[bytes], bool]:
+        """Return what tells whether a key cannot move away from a node: its new one is gone."""
+
+        def is_stranded(key: bytes) -> bool:
+            return self.source(key) == name != self.destination(key) in self.gone
+
+        return is_stranded
+
+    def orphans(self, name: str, lost: str) -> Callable[[bytes], bool]:
+        """Return what tells whether a node has copies of keys of a node that is gone.
+
+        Args:
+            name: the node's.
+            lost: that of the one that is gone: the keys move from it, or to it.
+        """
+
+        def is_orphan(key: bytes) -> bool:
+            source, destination = self.source(key), self.destination(key)
+            if source == destination or lost != (destination if self._takes_back else source):
+                return False
+            return name in self.copies(key)
+
+        return is_orphan
+
+    def restored_to(self, key: bytes) -> str:
+        """Return the name of the node that gets an item that another one has lost."""
+        return self.source(key) if self._takes_back else self.destination(key)
 
     def arrive(self, name: str) -> Callable[[bytes], bool]:
         """Return what tells whether a key moves to a node."""

@@ -95,7 +95,7 @@ class MovingKey:
             if found.kind is not Kind.REAL:
                 break
             if not stub:
-                stub, stray = yield from self._stub_or_item()
+                stub, stray = yield from self.stub_or_item()
                 found = (yield from self._look()).found
                 if stray and found.kind is Kind.REAL:
                     # It was there before the move: nothing is put there while the source has this.
@@ -134,7 +134,7 @@ class MovingKey:
         size = 0
         for _ in range(_MOST_ROUNDS):
             if not stub and not item:
-                stub, item = yield from self._stub_or_item()
+                stub, item = yield from self.stub_or_item()
                 seen = None
             if seen is None:
                 seen = yield from self._look()
@@ -172,7 +172,7 @@ class MovingKey:
         (looked,) = yield (Ask(_SOURCE, marks.look(self.key)),)
         return _Seen(self.marks.found(looked), at)
 
-    def _stub_or_item(self) -> Steps[tuple[int, int]]:
+    def stub_or_item(self) -> Steps[tuple[int, int]]:
         """Return the unique of a stub, or else that of the item at the destination."""
         for _ in range(_MOST_ROUNDS):
             (stubbed,) = yield (Ask(_DESTINATION, self._stub()),)

@@ -16,7 +16,7 @@ from memlite.telemetry.snapshot import Snapshot
 __all__ = ["PROXY_METRICS", "PROXY_ONLY"]
 
 _STATES: Final = ("up", "down", "connecting")
-_PHASES: Final = ("prepare", "move", "settle", "back")
+_PHASES: Final = ("gather", "prepare", "move", "settle", "back", "spread")
 
 
 def _several(read: Callable[[ProxyStats], Iterable[Sample]]) -> Read:

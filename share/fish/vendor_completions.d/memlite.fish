@@ -20,6 +20,7 @@ function __memlite_at
     test "$words[2]" = cluster; and test "$words[3]" = add; and set at "cluster add"
     test "$words[2]" = cluster; and test "$words[3]" = drain; and set at "cluster drain"
     test "$words[2]" = cluster; and test "$words[3]" = remove; and set at "cluster remove"
+    test "$words[2]" = cluster; and test "$words[3]" = replicas; and set at "cluster replicas"
     test "$words[2]" = cluster; and test "$words[3]" = resume; and set at "cluster resume"
     test "$words[2]" = cluster; and test "$words[3]" = cancel; and set at "cluster cancel"
     test "$words[2]" = cluster; and test "$words[3]" = show; and set at "cluster show"
@@ -308,6 +309,7 @@ complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a plan -
 complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a add -d 'bring nodes into a cluster, and move their keys to them'
 complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a drain -d 'move all keys of nodes to the others'
 complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a remove -d 'drain nodes and forget them'
+complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a replicas -d 'have items on several nodes'
 complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a resume -d 'go on with a move of keys that was interrupted'
 complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a cancel -d 'give a move of keys up'
 complete -c memlite -n '__memlite_at "cluster"; and __memlite_count 2' -a show -d 'list the nodes that have joined a cluster'
@@ -395,6 +397,20 @@ complete -c memlite -n '__memlite_at "cluster remove"' -l node-tls-cert -r -F -d
 complete -c memlite -n '__memlite_at "cluster remove"' -l node-tls-key -r -F -d 'PEM file with its private key (default: in --node-tls-cert)'
 complete -c memlite -n '__memlite_at "cluster remove"' -l node-tls-skip-verify -d 'do not verify nodes\' certificates'
 complete -c memlite -n '__memlite_at "cluster remove"' -l dry-run -d 'say how many items and bytes would move, and change nothing'
+
+complete -c memlite -n '__memlite_at "cluster replicas"' -s h -l help -d 'show this help message and exit'
+complete -c memlite -n '__memlite_at "cluster replicas"' -l cluster -x -d 'gs://bucket/prefix, valkey://host:port/prefix or memcached://host:port/prefix'
+complete -c memlite -n '__memlite_at "cluster replicas"' -l rate -x -d 'items to move per second, 0 for no limit (default: 5000)'
+complete -c memlite -n '__memlite_at "cluster replicas"' -l lost -x -d 'a node that is gone for good and has no lease that could run out; may be repeated'
+complete -c memlite -n '__memlite_at "cluster replicas"' -l json -d 'show the result as a JSON object'
+complete -c memlite -n '__memlite_at "cluster replicas"' -s q -l quiet -d 'show no progress'
+complete -c memlite -n '__memlite_at "cluster replicas"' -l node-user -x -d 'user name (memcached -Y)'
+complete -c memlite -n '__memlite_at "cluster replicas"' -l node-password-file -r -F -d 'file whose first line is the password (default: $MEMLITE_NODE_PASSWORD)'
+complete -c memlite -n '__memlite_at "cluster replicas"' -l node-tls -d 'connect with TLS'
+complete -c memlite -n '__memlite_at "cluster replicas"' -l node-tls-ca-cert -r -F -d 'PEM file of trusted CA certificates (default: the system\'s)'
+complete -c memlite -n '__memlite_at "cluster replicas"' -l node-tls-cert -r -F -d 'PEM file with a client certificate'
+complete -c memlite -n '__memlite_at "cluster replicas"' -l node-tls-key -r -F -d 'PEM file with its private key (default: in --node-tls-cert)'
+complete -c memlite -n '__memlite_at "cluster replicas"' -l node-tls-skip-verify -d 'do not verify nodes\' certificates'
 
 complete -c memlite -n '__memlite_at "cluster resume"' -s h -l help -d 'show this help message and exit'
 complete -c memlite -n '__memlite_at "cluster resume"' -l rate -x -d 'items to move per second, 0 for no limit (default: 5000)'

@@ -25,6 +25,8 @@ ALL = {
 MIXES = (ALL | {"gets": 2, "cas": 3}, ALL | {"touch": 1, "gat": 2})
 PAUSE = 0.04
 PHASES = ("prepare", "move", "settle")
+COPIES = 2
+REPLICATED = ("gather", *(PHASES if HISTORIES > 1 else ()), "spread")
 KINDS = ["memlite", pytest.param("memcached", marks=needs_memcached)]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 * HISTORIES)]
@@ -95,11 +97,60 @@ def test_nodes_come_and_go(here: Cluster, kind: str) -> None:
             verify(recording.history, recording)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_nodes_with_replicas_come_and_go(here: Cluster, kind: str) -> None:
+    nodes = {name: here.start(name, kind) for name in "abcd"}
+    assert here.run("add", *(nodes[name] for name in "abc")).returncode == 0
+    fronts = proxies(here)
+    first = [("replicas", str(COPIES)), ("add", nodes["d"]), ("drain", "a")]
+    more = [("add", "a"), ("remove", "b"), ("add", nodes["b"]), ("drain", "a")]
+    for number in range(HISTORIES):
+        for turn, command in enumerate(more if number else first):
+            seed = 10 * number + turn
+            recording = asyncio.run(
+                during(here.begin(*command), targets(fronts, seed), f"{kind} {seed}")
+            )
+            assert not recording.errors
+            verify(recording.history, recording)
+            compare(here, targets(fronts, seed)[0].keys)
+
+
+def compare(here: Cluster, keys: Sequence[bytes]) -> None:
+    """Check that all nodes that have a key have the same, or a hold."""
+    topology = here.document().topology()
+    assert topology is not None
+    assert topology.move is None
+    router = topology.router()
+    for key in keys:
+        found = set()
+        for place in router.replicas(key, topology.replicas):
+            with here.nodes[topology.nodes[place].name].connect() as wire:
+                wire.send(b"get %b\r\n" % key)
+                found.add(wire.until(b"END\r\n"))
+        values = {
+            one for one in found if one != b"END\r\n" and b"a copy is being changed" not in one
+        }
+        assert len(values) <= 1
+
+
 @pytest.mark.parametrize("phase", PHASES)
 def test_the_mover_and_a_proxy_are_killed(here: Cluster, phase: str) -> None:
     for name in "ab":
         here.join(name)
     here.join("c", "--spare")
+    kill_the_mover_and_a_proxy(here, phase)
+
+
+@pytest.mark.parametrize("phase", REPLICATED)
+def test_the_mover_and_a_proxy_are_killed_with_replicas(here: Cluster, phase: str) -> None:
+    for name in "ab":
+        here.join(name)
+    assert here.run("replicas", str(COPIES)).returncode == 0
+    here.join("c", "--spare")
+    kill_the_mover_and_a_proxy(here, phase)
+
+
+def kill_the_mover_and_a_proxy(here: Cluster, phase: str) -> None:
     fronts = proxies(here)
     killed, _kept = fronts
 
@@ -198,3 +249,64 @@ def test_a_destination_is_killed_for_good(here: Cluster, command: list[str], num
     verify([*emptied(gone), *recording.history], recording)
     members = [one.name for one in here.document().members]
     assert members == (["c"] if command[0] == "drain" else ["a", "b", "c", "d"])
+
+
+# What a node has that is killed for good, and what is done then. The last nodes are spares.
+LOSSES = {
+    "a source of an add": (["add", "d"], "a", "move"),
+    "a destination of a drain": (["drain", "a"], "b", "move"),
+    "a destination of an add": (["add", "d"], "d", "move"),
+}
+MORE_LOSSES = {
+    "a source of a drain": (["drain", "a"], "a", "move"),
+    "a member, before": (["add", "d"], "a", "gather"),
+    "a member, afterwards": (["drain", "a"], "c", "spread"),
+}
+if HISTORIES > 1:  # they take long
+    LOSSES |= MORE_LOSSES
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_what_has_copies_survives_a_node(here: Cluster, loss: str) -> None:
+    command, gone, phase = LOSSES[loss]
+    for one in "abc":
+        here.join(one)
+    here.join("d", "--spare")
+    assert here.run("replicas", str(COPIES)).returncode == 0
+    fronts = proxies(here)
+    keys = [b"kept:%d" % number for number in range(200)]
+    with fronts[0].connect() as wire:
+        for key in keys:
+            assert wire.ask(b"set %b 7 0 4\r\nitem\r\n" % key) == b"STORED\r\n"
+
+    async def scenario() -> Recording:
+        mover = here.begin(*command, "--rate", "50")
+        ended: list[subprocess.Popen[bytes]] = []
+
+        async def trouble() -> None:
+            assert await eventually(lambda: here.phase == phase, 100)
+            here.nodes[gone].process.kill()
+            if gone == "d":  # what was to be added
+                mover.kill()
+                assert await eventually(lambda: here.run("cancel").returncode == 0, 100)
+            assert await eventually(lambda: mover.poll() is not None, 200)
+            ended.append(mover)
+            assert await eventually(lambda: not here.phase and gone not in members(here), 100)
+
+        troubled = asyncio.ensure_future(trouble())
+        recording = await record(targets(fronts, 1), loss, 1, going_on=lambda: not troubled.done())
+        await troubled
+        return recording
+
+    recording = asyncio.run(scenario())
+    assert not here.phase
+    verify([*emptied(gone), *recording.history], recording)
+    for front in fronts:
+        with front.connect() as wire:
+            for key in keys:
+                wire.send(b"get %b\r\n" % key)
+                assert wire.until(b"END\r\n") == b"VALUE %b 7 4\r\nitem\r\nEND\r\n" % key
+
+
+def members(here: Cluster) -> list[str]:
+    return [one.name for one in here.document().members]

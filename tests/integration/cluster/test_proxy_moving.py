@@ -4,7 +4,6 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -232,11 +231,3 @@ def test_nothing_is_forwarded_that_may_be_out_of_date() -> None:
         found.front.lease.until = float("inf")
         expected = b"VALUE key:1 0 1\r\nx\r\nEND\r\n" if key == b"key:1" else b"END\r\n"
         assert ask(wire, b"get %b\r\n" % key) == expected
-
-
-def test_replicas_are_not_moved() -> None:
-    with scene("memlite") as found, found.connect() as wire:
-        found.front.change(replace(found.topology(Phase.MOVE), replicas=2))
-        assert ask(wire, b"get a\r\n") == (
-            b"SERVER_ERROR keys with replicas cannot be moved between nodes\r\n"
-        )

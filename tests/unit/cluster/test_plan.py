@@ -116,6 +116,21 @@ def test_wrong_changes(add: list[str], remove: list[str], message: str) -> None:
         changed(parse_nodes("a:1,b:1"), add, remove)
 
 
-def test_copies_are_not_told_from_what_would_move() -> None:
-    with pytest.raises(ConfigError, match="replicas: must be 1"):
-        changed(parse_nodes("a:1,b:1", replicas=2), ["c:1"], [])
+def test_copies_are_counted_where_they_are_new() -> None:
+    before = parse_nodes("a:1,b:1,c:1", replicas=2)
+    after = changed(before, ["d:1"], [])
+    counted = surveys(before, after)
+    expected = [0, 0, 0, 0]
+    for number in range(200):
+        key = b"key:%d" % number
+        owners = before.router().replicas(key, 2)
+        following = after.router().replicas(key, 2)
+        for node in owners:
+            assert counted[node].add(b"key=%b exp=-1 la=1 cas=1 fetch=no cls=1 size=100" % key)
+        for place, node in enumerate(following):
+            expected[node] += node not in owners or (place == 0 and node != owners[0])
+    plan = plan_of(before, after, counted)
+    assert [one.items for one in plan.arrive] == expected
+    assert plan.moved.items == sum(expected)
+    assert plan.total.items == 400
+    assert not plan.elsewhere.items

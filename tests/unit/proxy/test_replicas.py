@@ -21,7 +21,7 @@ class Proxy:
         self.nodes = [Connection("abc"[index], one) for index, one in enumerate(servers)]
         self.changes = Changes(30, over_after=3)
         nodes = [cast("Node", node) for node in self.nodes]
-        self.set = ReplicaSet(nodes, self.changes, write, spreads=True)
+        self.set = ReplicaSet(nodes[0], nodes[1:], self.changes, write, spreads=True)
         self.flushing = FlushTwice(nodes, self.changes)
 
     def ask(self, request: bytes) -> Client:

@@ -25,7 +25,7 @@ class Scene:
         self.nodes = [Connection(name, one) for name, one in zip("ab", self.servers, strict=True)]
         nodes = [cast("Node", node) for node in self.nodes]
         changes = Changes(30, over_after=3)
-        primary = ReplicaSet(nodes, changes, "all", spreads=True)
+        primary = ReplicaSet(nodes[0], nodes[1:], changes, "all", spreads=True)
         self.failed = 0
         self.gets = WholeGets(
             nodes, lambda _: primary, changes, strict=strict, count_failed=self._count

@@ -191,3 +191,68 @@ def test_nodes_without_a_lease_can_be_forgotten() -> None:
     after = document.in_phase(Phase.MOVE, NOW).in_phase(Phase.SETTLE, NOW).moved(NOW)
     assert names(after.members) == "a"
     assert names(after.spares) == "c", "it would register itself again"
+
+
+def replicated(phase: Phase | None = None) -> Document:
+    """Return the cluster with two replicas."""
+    document = Document(members=tuple(map(entry, "abc")), spares=(entry("d"),), replicas=2)
+    if phase is not None:
+        document = document.moving_to("abd", NONCE, NOW)
+        for further in (Phase.PREPARE, Phase.MOVE, phase):
+            document = document.in_phase(further, NOW)
+    return document
+
+
+def test_replicas_are_written_and_read() -> None:
+    document = replicated()
+    assert Document.decode(document.encode()) == document
+    topology = document.topology()
+    assert topology is not None
+    assert topology.replicas == 2
+
+
+def test_with_replicas_a_move_begins_and_ends_with_copies() -> None:
+    document = replicated().moving_to("abd", NONCE, NOW)
+    assert document.move is not None
+    assert document.move.phase is Phase.GATHER
+    moved = replicated(Phase.SETTLE).moved(NOW)
+    assert moved.move is not None
+    assert moved.move.phase is Phase.SPREAD
+    assert names(moved.members) == "abd"
+    assert moved.move.target == tuple("abd")
+    assert moved.not_moved(NOW).move is None
+    back = replicated(Phase.BACK).not_moved(NOW)
+    assert back.move is not None
+    assert back.move.phase is Phase.SPREAD
+    assert names(back.members) == names(back.target) == "abc"
+
+
+def test_more_replicas_are_a_matter_of_copies_alone() -> None:
+    document = replicated().with_replicas(3, NONCE, NOW)
+    assert document.move is not None
+    assert document.move.phase is Phase.SPREAD
+    assert document.move.target == tuple("abc")
+    empty = Document().with_replicas(2, NONCE, NOW)
+    assert empty.move is None
+    assert empty.replicas == 2
+
+
+def test_with_replicas_a_node_that_joins_is_a_spare() -> None:
+    document = replicated()
+    assert names(document.with_node(entry("e"), NOW).spares) == "de"
+    assert names(Document(replicas=2).with_node(entry("e"), NOW).members) == "e"
+    back = document.with_node(entry("b", 2), NOW)
+    assert (names(back.members), names(back.spares)) == ("ac", "bd")
+    alone = Document(members=(entry("a"),), replicas=2).with_node(entry("a", 2), NOW)
+    assert names(alone.members) == "a"
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_with_replicas_no_node_comes_back_and_none_leaves_while_keys_move(phase: Phase) -> None:
+    document = replicated(phase)
+    for name in "abcd":
+        assert document.with_node(entry(name, 2), NOW) is document
+        assert document.waits(name, spare=False)
+        assert document.without(name, 1, NOW) is document
+    assert not document.waits("e", spare=False)
+    assert names(document.with_node(entry("e"), NOW).spares) == "de"

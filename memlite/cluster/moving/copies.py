@@ -1,0 +1,146 @@
+"""Copies of items at other nodes than the one that decides; see docs/decisions/0051.
+
+A *hold* stands in a copy's place while the key changes, a *lease* while the copy is being made.
+"""
+
+from typing import Final
+
+from memlite.cluster.moving import marks
+from memlite.cluster.moving.answers import Ask, Place, Steps
+from memlite.cluster.moving.marks import Found, Kind
+from memlite.cluster.moving.steps import Moved, MovingKey, Outcome
+from memlite.cluster.topology import Node, Phase, Topology
+
+__all__ = [
+    "HELD",
+    "LEASED",
+    "LEASE_SECONDS",
+    "STANDS_IN",
+    "Copies",
+    "copied",
+    "restored",
+    "stands_in",
+]
+
+HELD: Final = 3_735_927_486
+"""The flags of a hold."""
+LEASED: Final = 3_735_927_487
+"""The flags of a lease."""
+STANDS_IN: Final = b"memlite: a copy is being changed"
+"""The value of both."""
+LEASE_SECONDS: Final = 10
+"""After which a lease expires."""
+
+_NOTHING: Final = Moved(Outcome.NOTHING)
+_REPLICA: Final = Place.DESTINATION
+
+
+class Copies:
+    """Which nodes have copies of keys while keys move between nodes that decide.
+
+    Args:
+        topology: the nodes, and the move between them.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        assert topology.move is not None  # noqa: S101 - the caller has asked
+        self._count = topology.replicas
+        self._before, self._after = topology.nodes, topology.move.nodes
+        self._old = topology.router().replicas
+        self._new = topology.next_router().replicas
+
+    def before(self, key: bytes) -> list[Node]:
+        """Return the nodes of a key before the move, the one that decides first."""
+        return [self._before[one] for one in self._old(key, self._count)]
+
+    def after(self, key: bytes) -> list[Node]:
+        """Return those after the move."""
+        return [self._after[one] for one in self._new(key, self._count)]
+
+    def during(self, key: bytes, phase: Phase) -> tuple[Node, ...]:
+        """Return the nodes that have copies in a phase: neither decides then.
+
+        They are those of before and of afterwards. The node that the key moves to is left out as
+        soon as it may get the item itself.
+        """
+        before, after = self.before(key), self.after(key)
+        both = dict.fromkeys((*before[1:], *after))
+        both.pop(before[0], None)
+        if phase is not Phase.GATHER or after[0] not in before:
+            both.pop(after[0], None)
+        return tuple(both)
+
+
+def stands_in(found: Found) -> bool:
+    """Return whether what a node has is a hold or a lease."""
+    return found.flags in (HELD, LEASED) and found.value == STANDS_IN
+
+
+_MOST_ROUNDS: Final = 20
+
+
+def copied(key: bytes, its: MovingKey, *, freezes: bool = False) -> Steps[Moved]:
+    """Copy an item from the node that decides (the source) to another one.
+
+    What is there is replaced, unless it is a hold: then the key is being changed, and a read will
+    copy it later. Whatever changes the key meanwhile replaces the lease.
+
+    Args:
+        key: the key.
+        its: what belongs to the move.
+        freezes: whether the item is frozen first, so that it is not changed any more.
+    """
+    leased, looked = yield Ask(_REPLICA, _lease(its, None)), Ask(_REPLICA, marks.look(key))
+    unique = leased.unique
+    if not unique:
+        there = its.marks.found(looked)
+        held = there.flags == HELD and stands_in(there)
+        if there.kind is Kind.ABSENT or held:
+            return _NOTHING
+        (leased,) = yield (Ask(_REPLICA, _lease(its, there.unique)),)
+        unique = leased.unique
+        if not unique:
+            return _NOTHING
+    at = its.clock()
+    (looked,) = yield (Ask(Place.SOURCE, marks.look(key)),)
+    found = its.marks.found(looked)
+    for _ in range(_MOST_ROUNDS if freezes else 0):
+        if found.kind is not Kind.REAL:
+            break
+        at, freeze = its.clock(), its.marks.freeze(key, found)
+        _, looked = yield Ask(Place.SOURCE, freeze), Ask(Place.SOURCE, marks.look(key))
+        found = its.marks.found(looked)
+    if found.took:
+        # The right to recache it is a client's.
+        again = marks.invalidate(key, found.unique, keeps=its.assigns)
+        yield (Ask(Place.SOURCE, again),)
+    exptime = marks.exptime_of(found.ttl, its.clock() - at, its.now())
+    odd = found.stale or found.won or stands_in(found)
+    if found.kind is not (Kind.FROZEN if freezes else Kind.REAL) or odd or exptime < 0:
+        yield (Ask(_REPLICA, marks.drop(key, unique)),)
+        return _NOTHING
+    (stored,) = yield (Ask(_REPLICA, marks.store(key, found, exptime, replacing=unique)),)
+    return Moved(Outcome.MOVED, len(found.value)) if stored.unique else _NOTHING
+
+
+def restored(key: bytes, its: MovingKey) -> Steps[Moved]:
+    """Copy an item from a copy (the source) to a node that decides, and has none.
+
+    Nobody may change the key meanwhile.
+    """
+    at = its.clock()
+    (looked,) = yield (Ask(Place.SOURCE, marks.look(key)),)
+    found = its.marks.found(looked)
+    if found.kind is not Kind.REAL or stands_in(found):
+        return _NOTHING
+    stub, item = yield from its.stub_or_item()
+    exptime = marks.exptime_of(found.ttl, its.clock() - at, its.now())
+    if item or exptime < 0:
+        return _NOTHING
+    (stored,) = yield (Ask(_REPLICA, marks.store(key, found, exptime, replacing=stub)),)
+    return Moved(Outcome.MOVED, len(found.value)) if stored.unique else _NOTHING
+
+
+def _lease(its: MovingKey, replacing: int | None) -> bytes:
+    stand_in = Found(Kind.REAL, value=STANDS_IN, flags=LEASED)
+    return marks.store(its.key, stand_in, LEASE_SECONDS, replacing=replacing)

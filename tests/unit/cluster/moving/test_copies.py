@@ -1,0 +1,144 @@
+"""Where copies are while keys move, and the steps of making them, on models of two nodes."""
+
+from itertools import pairwise
+
+import pytest
+
+from memlite.client import Address
+from memlite.cluster.moving.answers import answer_of
+from memlite.cluster.moving.copies import (
+    HELD,
+    LEASED,
+    STANDS_IN,
+    Copies,
+    copied,
+    restored,
+)
+from memlite.cluster.moving.steps import Moved, Outcome
+from memlite.cluster.topology import Move, Node, Phase, Topology
+from tests.unit.cluster.moving.test_steps import KEY, NONCE, Pair
+
+PHASES = (Phase.GATHER, Phase.PREPARE, Phase.MOVE, Phase.SETTLE)
+CHANGES = [("abc", "abcd"), ("abcd", "abc"), ("abcd", "bd"), ("ab", "abcde"), ("abcd", "aef")]
+NOTHING = Moved(Outcome.NOTHING)
+
+
+def nodes(names: str) -> tuple[Node, ...]:
+    return tuple(Node(name, Address(name, 11211)) for name in names)
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize(("before", "after"), CHANGES)
+@pytest.mark.parametrize("hash_name", ["ketama", "rendezvous"])
+def test_whoever_may_read_or_keep_a_copy_is_held_in_neighbouring_phases(
+    before: str, after: str, replicas: int, hash_name: str
+) -> None:
+    topology = Topology(
+        nodes(before), hash_name, replicas=replicas, move=Move(PHASES[0], nodes(after), NONCE)
+    )
+    copies = Copies(topology)
+    for number in range(300):
+        key = b"key:%d" % number
+        old, new = copies.before(key), copies.after(key)
+        during = {phase: set(copies.during(key, phase)) for phase in (*PHASES, Phase.BACK)}
+        # Read before the move, and afterwards. The old primary gets copies when none is read yet.
+        assert set(old[1:]) <= during[Phase.GATHER]
+        assert set(new[1:]) - {old[0]} <= during[Phase.SETTLE]
+        # Filled by changes: held by all who may change the key at the same time.
+        for one, other in pairwise(PHASES[1:]):
+            assert during[one] == during[other]
+        assert during[Phase.PREPARE] <= during[Phase.GATHER]
+        assert during[Phase.BACK] == during[Phase.MOVE]
+        # Those that decide have no copies.
+        assert old[0] not in during[Phase.GATHER]
+        for phase in PHASES[1:]:
+            assert not during[phase].intersection((old[0], new[0]))
+
+
+@pytest.fixture(params=[True, False], ids=["assigned uniques", "own uniques"])
+def pair(request: pytest.FixtureRequest) -> Pair:
+    """Return a node that decides, and one that has copies."""
+    return Pair(assigns=request.param)
+
+
+def stand_in(flags: int) -> bytes:
+    return b"ms %b %d F%d\r\n%b\r\n" % (KEY, len(STANDS_IN), flags, STANDS_IN)
+
+
+@pytest.mark.parametrize("there", [b"", b"an older one", stand_in(LEASED)], ids=repr)
+def test_a_copy_is_made(pair: Pair, there: bytes) -> None:
+    pair.set(pair.source, b"value", b" F7 T100")
+    if there.startswith(b"ms"):
+        pair.destination.handle(there)
+    elif there:
+        pair.set(pair.destination, there)
+    assert pair.run(copied(KEY, pair.moving())) == Moved(Outcome.MOVED, 5)
+    copy, item = pair.destination.items[KEY], pair.source.items[KEY]
+    assert (copy.value, copy.flags, copy.expires) == (item.value, item.flags, item.expires)
+
+
+def test_a_hold_is_left(pair: Pair) -> None:
+    pair.set(pair.source)
+    pair.destination.handle(stand_in(HELD))
+    before = dict(pair.destination.items)
+    assert pair.run(copied(KEY, pair.moving())) == NOTHING
+    assert pair.destination.items == before
+
+
+@pytest.mark.parametrize("state", ["nothing", "stale"])
+def test_what_is_not_copied_is_not_left_there(pair: Pair, state: str) -> None:
+    pair.set(pair.destination, b"an older one")
+    if state == "stale":
+        pair.set(pair.source)
+        pair.source.handle(b"md %b I\r\n" % KEY)
+    assert pair.run(copied(KEY, pair.moving())) == NOTHING
+    assert not pair.destination.items
+
+
+@pytest.mark.parametrize("step", range(1, 3))
+def test_a_change_meanwhile_is_not_undone(pair: Pair, step: int) -> None:
+    pair.set(pair.source)
+    changed = False
+
+    def change() -> None:
+        pair.destination.handle(b"md %b\r\n" % KEY)
+        pair.set(pair.source, b"newer")
+
+    steps = copied(KEY, pair.moving())
+    asks = next(steps)
+    try:
+        for round_ in range(10):
+            if round_ == step:
+                change()
+                changed = True
+            asks = steps.send(tuple(answer_of(pair.ask(*ask)) for ask in asks))
+    except StopIteration:
+        pass
+    assert changed
+    assert not pair.destination.items
+
+
+def test_an_item_is_restored_from_a_copy_where_there_is_none(pair: Pair) -> None:
+    pair.set(pair.source, b"value", b" F7")
+    assert pair.run(restored(KEY, pair.moving())) == Moved(Outcome.MOVED, 5)
+    assert pair.destination.items[KEY].value == b"value"
+    assert pair.destination.items[KEY].flags == 7
+    pair.set(pair.source, b"older")
+    assert pair.run(restored(KEY, pair.moving())) == NOTHING
+    assert pair.destination.items[KEY].value == b"value"
+
+
+@pytest.mark.parametrize("flags", [HELD, LEASED])
+def test_what_stands_in_for_a_copy_is_not_restored(pair: Pair, flags: int) -> None:
+    pair.source.handle(stand_in(flags))
+    assert pair.run(restored(KEY, pair.moving())) == NOTHING
+    assert not pair.destination.items
+
+
+def test_an_item_that_cannot_move_is_frozen_and_then_copied(pair: Pair) -> None:
+    pair.set(pair.source, b"value", b" F7")
+    steps = copied(KEY, pair.moving(), freezes=True)
+    assert pair.run(steps) == Moved(Outcome.MOVED, 5)
+    assert pair.source.items[KEY].value.startswith(b"value\0")
+    assert pair.destination.items[KEY].value == b"value"
+    assert pair.run(copied(KEY, pair.moving(), freezes=True)) == Moved(Outcome.MOVED, 5)
