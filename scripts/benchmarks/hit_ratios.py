@@ -5,7 +5,12 @@ item is the size that memlite accounts for, with all policies; the capacity is a
 size of all items in a trace. The table of several workers (`-t`) has everything in that capacity,
 its index too, and items are smaller there; "-" is where that is too little for it.
 
+With --servers, traces are replayed against real servers instead, memcached among them, all with the
+same `-m`. So everything counts as each of them counts it, and what their processes grew by is
+printed as well.
+
     python scripts/benchmarks/hit_ratios.py [--items 50000] [--requests 300000]
+    python scripts/benchmarks/hit_ratios.py --servers [--megabytes 8,32] [--trace FILE]
 """
 
 import argparse
@@ -16,6 +21,7 @@ import math
 import random
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from memlite.core.errors import ConfigError
 from memlite.memory.eviction import POLICIES, cost, weigh
@@ -195,28 +201,102 @@ def _shown(ratio: float) -> str:
     return "-" if math.isnan(ratio) else f"{ratio:.3f}"
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--items", type=int, default=50_000)
-    parser.add_argument("--requests", type=int, default=300_000)
+def compare_servers(args: argparse.Namespace) -> None:
+    """Print the table of real servers.
+
+    Raises:
+        BenchError: one of them cannot run or fails, or a trace cannot be read.
+    """
+    # Imported here: tests import this module where those next to it are not found.
+    from harness import contestants as who
+    from harness.processes import two_cores
+    from harness.replay import Request, columns, read_trace
+
+    parties = who.contestants(args)
+    core, own = two_cores()
+    who.introduce(parties)
+    loads: dict[str, list[Request]] = {}
+    for file in args.trace:
+        loads[file.name] = list(read_trace(file))
+    for name, (trace, size) in traces(args.items, args.requests).items() if not loads else ():
+        loads[name] = [(key_of_item(number), size(number)) for number in trace]
+    heading = ""
+    for name, requests in loads.items():
+        for megabytes in args.megabytes:
+            found = columns(parties, (core, own), megabytes, requests)
+            if not heading:
+                heading = "| trace | -m |" + "".join(f" {column} |" for column in found)
+                print(f"\n{heading}\n| --- |{' --- |' * (len(found) + 1)}")
+            cells = [
+                f"{one.misses / len(requests):.3f}"
+                + (f" ({one.grown / 2**20:.1f} MB)" if one.grown else "")
+                + (f", {one.refused} refused" if one.refused else "")
+                for one in found.values()
+            ]
+            print(f"| {name} | {megabytes} |", " | ".join(cells), "|", flush=True)
+
+
+def _megabytes(text: str) -> list[int]:
+    words = text.split(",")
+    if not all(word.isdecimal() and int(word) for word in words):
+        raise argparse.ArgumentTypeError(f"{text}: must be megabytes, separated by commas")
+    return [int(word) for word in words]
+
+
+def main() -> int:
+    """Print the table; return the exit code."""
+    # Imported here as well; see compare_servers.
+    from harness.contestants import add_options
+    from harness.processes import exit_code
+
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--items", type=int, help="(default: 50,000; of servers 400,000)")
+    parser.add_argument("--requests", type=int, help="(default: 300,000; of servers 1,000,000)")
+    parser.add_argument("--servers", action="store_true", help="replay against real servers")
+    parser.add_argument(
+        "--megabytes", type=_megabytes, default=[8, 32], metavar="LIST",
+        help="-m of the servers, one after the other (default: 8,32)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trace", type=Path, action="append", default=[], metavar="FILE",
+        help="a trace for the servers instead of generated ones, in the format oracleGeneral"
+        " (repeatable)",
+    )  # fmt: skip
+    add_options(parser)
     args = parser.parse_args()
+    if args.trace and not args.servers:
+        parser.error("--trace needs --servers")
+    args.items = args.items or (400_000 if args.servers else 50_000)
+    args.requests = args.requests or (1_000_000 if args.servers else 300_000)
+
+    def run() -> int:
+        if args.servers:
+            compare_servers(args)
+        else:
+            compare_policies(args.items, args.requests)
+        return 0
+
+    return exit_code("hit_ratios", run)
+
+
+def compare_policies(items: int, requests: int) -> None:
+    """Print the table of policies."""
     rows = []
-    for name, (trace, size) in traces(args.items, args.requests).items():
+    for name, (trace, size) in traces(items, requests).items():
         taken = costs(trace, size)
         for share in ROOMS:
             room = int(share * sum(taken.values()))
             rows.append((f"{name} | {share:.0%}", ratios(trace, taken, room, size)))
-    trace = loop(args.items // 10, args.requests)
+    trace = loop(items // 10, requests)
     taken = costs(trace, lambda number: VALUE)
     room = sum(taken.values()) * 9 // 10
     rows.append(("a loop, room for 90% | 90%", ratios(trace, taken, room, lambda number: VALUE)))
-    columns = [*OURS, SHARED, *OTHERS][: len(rows[0][1])]
-    print("| trace | room |", " | ".join(columns), "|")
-    print("| --- |" + " --- |" * (len(columns) + 1))
+    names = [*OURS, SHARED, *OTHERS][: len(rows[0][1])]
+    print("| trace | room |", " | ".join(names), "|")
+    print("| --- |" + " --- |" * (len(names) + 1))
     for label, values in rows:
         print(f"| {label} |", " | ".join(map(_shown, values)), "|")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

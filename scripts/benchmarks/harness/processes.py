@@ -20,6 +20,7 @@ __all__ = [
     "BenchError",
     "CpuSeconds",
     "Running",
+    "children",
     "compile_loadgen",
     "cpu_seconds",
     "exit_code",
@@ -38,7 +39,7 @@ __all__ = [
 ]
 
 HOST: Final = "127.0.0.1"
-_START_SECONDS: Final = 10.0
+_START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 5.0
 _LOADGEN: Final = Path(__file__).parent.parent / "loadgen.c"
 _PROBES: Final = 50
@@ -216,6 +217,14 @@ def cpu_seconds(pid: int) -> CpuSeconds:
 def resident(pid: int) -> int:
     """Return the resident memory of a process, in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started, and that still run."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += map(int, (task / "children").read_text("ascii").split())
+    return found
 
 
 def program(name: str, advice: str) -> str:

@@ -59,6 +59,23 @@ class Wire:
         lines = self.lines(f"stats {group}".strip().encode())
         return dict(line.decode().split(" ", 2)[1:] for line in lines)
 
+    def keys(self, keys: Sequence[bytes]) -> set[bytes]:
+        """Get keys in one request; return those that were there.
+
+        Raises:
+            BenchError: the reply is not one to a get.
+        """
+        found = set()
+        line = self.ask(b"get " + b" ".join(keys))
+        while line != b"END":
+            words = line.split(b" ")
+            if words[0] != b"VALUE":
+                raise BenchError(f"a get was answered {line.decode()}")
+            self._replies.read(int(words[3]) + 2)
+            found.add(words[1])
+            line = self.line()
+        return found
+
     def pipelined(self, requests: Sequence[bytes]) -> Counter[bytes]:
         """Send requests with one-line replies in a single write; count the replies."""
         self._socket.sendall(b"".join(requests))
