@@ -25,6 +25,7 @@ from harness.latency import (
     response_times,
     rounds_that_count,
 )
+from harness.matrix import GROUPS, compare_matrix, entries
 from harness.processes import compile_loadgen, exit_code, program, progress, real_time, two_cores
 from harness.requests import Sizes, commands
 from harness.scaling import CORES, rows, scalings
@@ -155,6 +156,25 @@ def show_commands(setting: Setting, sizes: Sizes, items: int, only: Sequence[str
     return [one.as_json() for one in measured]
 
 
+_MATRIX_HEADING: Final = """
+CPU per operation, µs, worst first                                         throughput
+                                  server      memcached     its  efficiency  of memcached's"""
+
+
+def show_matrix(setting: Setting, groups: Sequence[str], items: int) -> Rows:
+    """Measure and print what gets and sets of many sizes cost; return the samples."""
+    measured = compare_matrix(setting, groups, items)
+    progress("")
+    print(_MATRIX_HEADING)
+    for one in entries(measured, setting.contestants[0].name):
+        print(
+            f"matrix  {one.shape + ', ' + one.request:<30}{one.server:<11}{one.peer:>10.2f}"
+            f"{one.microseconds:>8.2f}{one.efficiency:>12.2f}{one.rate_ratio:>16.2f}",
+            flush=True,
+        )
+    return measured
+
+
 _THREADS_HEADING: Final = """
 CPU per operation of all threads or workers together, µs; relative to 1 of them
 load      server      -t     CPU  relative  efficiency  operations/s  busiest of them"""
@@ -195,6 +215,7 @@ OTHERS: Final = {
     "commands": "each command, one at a time and 16 per write; a tenth of --seconds for each",
     "eviction": "sets of four times as many keys as -m holds, compared with room for all of them",
     "half-load": "response times in open loop, at half of each server's own capacity",
+    "matrix": "gets and sets: values of 10 B to 1 MB, keys, hit ratios, 1 to 5,000 connections",
     "start-up": "from exec to the first connection and reply",
     "threads": "each of --threads under several loads; a tenth of --seconds for each",
 }
@@ -262,6 +283,16 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     group.add_argument("--value-size", type=int, default=Sizes().value, help="(default: 100)")
     group.add_argument(
         "--items", type=int, default=0, metavar="N", help="other items, stored before (default: 0)"
+    )
+    group = parser.add_argument_group("the scenario matrix")
+    group.add_argument(
+        "--group",
+        action="append",
+        choices=GROUPS,
+        default=[],
+        help="only this part (repeatable; default: all; --items: of connections): "
+        + ", ".join(GROUPS),
+        metavar="NAME",
     )
     group = parser.add_argument_group("the scenario threads")
     group.add_argument(
@@ -348,6 +379,7 @@ def bench(options: argparse.Namespace) -> int:
             ),
             "eviction": lambda: show_eviction(setting, options.megabytes),
             "half-load": lambda: show_latency(setting),
+            "matrix": lambda: show_matrix(setting, options.group or list(GROUPS), options.items),
             "start-up": lambda: show_starts(setting, options.starts),
             "threads": lambda: show_threads(
                 setting, options.threads or [1, 2, 4], options.load or list(LOADS)

@@ -194,9 +194,12 @@ def compare_commands(
             one.name: stack.enter_context(one.running(cores[0], megabytes, *more))
             for one in setting.contestants
         }
-        for server in servers.values():
+        for which, server in servers.items():
             if items:
-                load(setting.loadgen, server.port, cores[1], [f"--keys={items}", "--prefill"])
+                progress(f"{which}: storing {items:,} items")
+                # Many per write: one at a time, ten million take half an hour on a busy machine.
+                fill = [f"--keys={items}", "--prefill", "--pipeline=100", "--connections=4"]
+                load(setting.loadgen, server.port, cores[1], fill)
         stack.enter_context(pinned(cores[1]))
         for binary in (False, True):  # a connection speaks one protocol
             chosen = {

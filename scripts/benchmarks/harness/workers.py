@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.contestants import Contestant, in_turn
-from harness.processes import BenchError, Running, load, pinned, progress
+from harness.processes import BenchError, Running, children, load, pinned, progress
 from harness.scenarios import Scenario, Setting
 
-__all__ = ["LOADS", "Load", "Party", "Sample", "compare_threads"]
+__all__ = ["LOADS", "Load", "Party", "Sample", "compare_threads", "connected", "times"]
 
 # Each worker of memlite needs room for the largest item, and the items have to fit.
 _MEGABYTES: Final = 64
@@ -152,10 +152,10 @@ def _measure(
         f"--seconds={seconds}",
         f"--seed={turn}",
     ]
-    with _connected(setting, where, arguments) as run:
-        before = _times(where.pid)
+    with connected(setting, where, arguments) as run:
+        before = times(where.pid)
         printed = run()
-        after = _times(where.pid)
+        after = times(where.pid)
     used = [after[one] - before.get(one, 0) for one in after]
     total = sum(used)
     server = party.contestant.name
@@ -174,7 +174,7 @@ def _measure(
 
 
 @contextlib.contextmanager
-def _connected(
+def connected(
     setting: Setting, where: Running, arguments: Sequence[str]
 ) -> Iterator[Callable[[], dict[str, Any]]]:
     """Connect the load generator; yield what runs it once and returns what it has printed."""
@@ -215,20 +215,15 @@ def _connected(
         process.stderr.close()
 
 
-def _times(pid: int) -> dict[int, int]:
+def times(pid: int) -> dict[int, int]:
     """Return the processor time of each child of a server, or else of each of its threads.
 
     It is in nanoseconds, by process or thread ID; that of a server with children is one of them.
     """
-    tasks = _tasks(pid)
-    children = [
-        int(child)
-        for task in tasks
-        for child in Path(f"/proc/{pid}/task/{task}/children").read_text("ascii").split()
-    ]
-    if not children:
-        return {task: _time(pid, task) for task in tasks}
-    return {one: sum(_time(one, task) for task in _tasks(one)) for one in [pid, *children]}
+    workers = children(pid)
+    if not workers:
+        return {task: _time(pid, task) for task in _tasks(pid)}
+    return {one: sum(_time(one, task) for task in _tasks(one)) for one in [pid, *workers]}
 
 
 def _tasks(pid: int) -> list[int]:

@@ -261,6 +261,42 @@ def test_threads_and_workers_are_measured(tmp_path):
     assert max(map(len, text.splitlines())) <= 100
 
 
+@needs_memcached
+def test_the_matrix_is_printed_worst_first(tmp_path):
+    chosen = ["--scenario", "matrix", "--group", "hits", "--json", tmp_path / "found.json"]
+    text = run("bench_server.py", *QUICKLY, *chosen)
+    found = rows(text, "matrix ")
+    names = [" ".join(row[1:4]) for row in found]
+    assert sorted(names) == [f"{share}% hits, get" for share in (50, 80, 95, 99)]
+    efficiencies = [float(row[7]) for row in found]
+    assert efficiencies == sorted(efficiencies) and efficiencies[0] > 0
+    assert max(map(len, text.splitlines())) <= 100
+    for one in json.loads((tmp_path / "found.json").read_text())["measurements"]:
+        share = int(one["shape"].partition("%")[0]) / 100
+        got = one["load"]["hits"] + one["load"]["misses"]
+        assert one["load"]["hits"] / got == pytest.approx(share, abs=0.06)
+
+
+def test_shapes_of_the_matrix_and_their_medians(scripts):
+    matrix = scripts("harness.matrix")
+    every = matrix.shapes(matrix.GROUPS, 0)
+    assert len({one.name for one in every}) == len(every) == 20
+    assert all(one.keys * one.value <= 100_000_000 for one in every)
+    many = matrix.shapes(["connections"], 10_000_000)
+    assert {one.keys for one in many} == {10_000_000}
+    assert [one.connections for one in many] == [1, 8, 50, 200, 1000, 5000]
+    samples = [
+        {"shape": shape, "request": "get", "round": turn, "server": server,
+         "microseconds": cost * turn, "rate": rate * turn}
+        for turn in (1, 2, 3)
+        for shape, theirs in (("dear", 2), ("cheap", 6))
+        for server, cost, rate in (("memcached", theirs, 10), ("memlite", 4, 5))
+    ]  # fmt: skip
+    dear, cheap = matrix.entries(samples, "memcached")
+    assert (dear.shape, dear.efficiency, dear.peer, dear.microseconds) == ("dear", 0.5, 4, 8)
+    assert (cheap.shape, cheap.efficiency, cheap.rate_ratio) == ("cheap", 1.5, 0.5)
+
+
 def test_lists_of_threads(scripts):
     parse = scripts("bench_server").parse
     assert parse(["--threads", "4,1,1"]).threads == [1, 4]
