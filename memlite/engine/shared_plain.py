@@ -5,7 +5,8 @@ the item and write a new one on the condition that its cas unique is still the s
 they try again.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, cast
 
 from memlite.core.clock import Clock
 from memlite.engine import semantics
@@ -17,7 +18,7 @@ from memlite.engine.sizes import SizeClasses
 from memlite.memory import FullItem, Item, Part
 from memlite.memory.item import END, FETCHED, VIEW_FROM, extended, line_of, wire_form
 from memlite.memory.shared.layout import KEEP, USED
-from memlite.memory.shared.pure import Stored
+from memlite.memory.shared.pure import PureTable, Stored
 from memlite.protocol import replies
 from memlite.protocol.limits import item_total
 from memlite.telemetry.counters import Counters
@@ -63,6 +64,12 @@ class PlainSharedEngine(SharedEngine):
     ) -> None:
         super().__init__(items, clock, counters, item_size=item_size, cas=cas, sizes=sizes)
         self.find_reply = items.shared.find
+        # What only the table in Python has: in C, to find is as fast.
+        self._lacks: Callable[[bytes], bool] | None = None
+        self._find_all = self._find_each
+        if isinstance(items.shared, PureTable):
+            self._lacks = items.shared.lacks
+            self._find_all = items.shared.find_all
 
     def _plain(self, line: bytes) -> Stored | None:
         """Return an item without meta flags that has not expired; None for any other."""
@@ -78,7 +85,9 @@ class PlainSharedEngine(SharedEngine):
 
     def miss(self, line: bytes) -> bytes | None:
         r"""Return the reply to ``get <key>\r\n`` of a key without an item; see `Engine`."""
-        shared = self._shared
+        shared, lacks = self._shared, self._lacks
+        if lacks is not None and lacks(line):
+            return PlainEngine.miss(self, line)
         if shared.get(line) is not None:  # it has expired, or has meta flags
             return None
         reply = PlainEngine.miss(self, line)
@@ -104,27 +113,43 @@ class PlainSharedEngine(SharedEngine):
         """Append the replies to gets, up to the first unusual one; see `Engine`."""
         if self.observed:
             return 0
-        append = out.append
         hits = served = 0
-        # One by one: to be found counts as a use, and what follows an unusual line is found again.
-        for reply in map(self._find, lines):
-            if reply is not None:
-                hits += 1
-                append(reply)
-            elif (absent := self.miss(lines[served])) is not None:
-                append(absent)
-            else:
+        # Up to the first that is not found: to be found counts as a use, and what follows an
+        # unusual line is found again.
+        while served < len(lines):
+            found = self._find_all(lines[served:] if served else lines, stop=True)
+            absent = None
+            if found[-1] is None:
+                found.pop()
+                absent = self.miss(lines[served + len(found)])
+            hits += len(found)
+            served += len(found)
+            out += cast("list[bytes]", found)
+            if absent is not None:
+                served += 1
+                out.append(absent)
+            elif served < len(lines):
                 break
-            served += 1
         self.counters.hits += hits
         return served
+
+    def _find_each(self, lines: list[bytes], *, stop: bool) -> list[bytes | None]:
+        """Find the reply of each line; see `PureTable.find_all`."""
+        if not stop:
+            return list(map(self._find, lines))
+        found: list[bytes | None] = []
+        for reply in map(self._find, lines):
+            found.append(reply)
+            if reply is None:
+                break
+        return found
 
     def collect_lines(self, lines: list[bytes], out: list[Part]) -> bool:
         r"""Append the reply of a get for each item that ``get <key>\r\n`` finds; see `Engine`."""
         if self.observed:
             return False
         shared = self._shared
-        found = list(map(self._find, lines))
+        found = self._find_all(lines, stop=False)
         if None in found:
             absent = [line for line, reply in zip(lines, found, strict=True) if reply is None]
             if any(shared.get(line) is not None for line in absent):  # see `miss`

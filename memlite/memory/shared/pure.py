@@ -4,12 +4,12 @@ Other processes are kept out by locks on bytes of the file, which the kernel rel
 holder ends. Reads take none where the processor keeps the order of stores and loads (x86).
 """
 
-import fcntl
 import mmap
 import platform
 import struct
 import time
-from typing import Final, NamedTuple
+from fcntl import LOCK_EX, LOCK_UN, lockf
+from typing import Final
 
 from memlite.memory.item import FETCHED, FREQUENCY, STATE_BITS
 from memlite.memory.shared.layout import (
@@ -48,6 +48,7 @@ from memlite.memory.shared.layout import (
     Layout,
     record_size,
 )
+from memlite.memory.shared.near import STAMP, Near
 from memlite.memory.shared.recovery import recover
 
 __all__ = ["PureTable", "Stored"]
@@ -56,6 +57,10 @@ Stored = tuple[bytes, float, int, int, int, bytes]
 """Reply, expiry, cas unique, state, kind, and what follows the reply."""
 
 _LOG: Final = REGIONS
+_EPOCH_WORD: Final = EPOCH_AT // 8
+_TAG: Final = (1 << 64 - PLACE_BITS) - 1
+_READ: Final = struct.Struct("<I12xd7xB")
+"""What a read needs of a record: length of the reply, expiry, kind."""
 # Places of the numbers in the header of a segment, in units of 8 and of 4 bytes; its size in both.
 _GEN, _ORDER, _EPOCH = range(3)
 _LATEST: Final = 5
@@ -88,10 +93,9 @@ class _Lock:
         self._give(self._region)
 
 
-class _Found(NamedTuple):
-    slot: int  # among all
-    at: int  # of the record
-    stored: tuple[int, int, int, float, int, int, int, int]  # as `RECORD` has it
+_Found = tuple[int, int, tuple[int, int, int, float, int, int, int, int]]
+"""A slot, among all; where its record is; the record, as `RECORD` has it. To make a named tuple
+takes three times as long."""
 
 
 class PureTable:
@@ -118,6 +122,7 @@ class PureTable:
         self._memory, self._file = memory, file
         view = memoryview(memory)
         layout = self._layout = Layout.read(view)
+        self._segments_at, self._segment_size = layout.segments_at, layout.segment_size
         self._slots_of = layout.slots
         end = layout.slots_at + 8 * layout.slots * REGIONS
         self._slots = view[layout.slots_at : end].cast("Q")
@@ -137,7 +142,8 @@ class PureTable:
         self._held = -1
         self._epoch = 0  # that of the flushes before it was held: later ones come after
         self._worker = 0
-        self.second = 0
+        self._second = 0
+        self._fetched = FETCHED  # with the second, as the state of an item that is read
         self.offset = 0.0
         self.evicted: list[bytes] | None = None
         self.evictions = self.evicted_unfetched = 0
@@ -146,6 +152,21 @@ class PureTable:
         self.evicts = 1
         self.met = MET_NONE
         self._flush_at = view[FLUSH_AT : FLUSH_AT + 8].cast("d")
+        self._near = Near()
+        self._hot = self._near.hot
+        self._lacked: bytes | None = None
+
+    @property
+    def second(self) -> int:
+        """See the class."""
+        return self._second
+
+    @second.setter
+    def second(self, second: int) -> None:
+        if second != self._second:
+            self._hot.clear()  # the next use of each has to be noted
+        self._second = second
+        self._fetched = second << STATE_BITS & 0xFFFFFFFF | FETCHED
 
     def init_locks(self) -> None:
         """Do nothing: the kernel has the locks."""
@@ -167,6 +188,10 @@ class PureTable:
                     self._mine = number
                 else:  # there is one, unless two processes had the number
                     self._narrow[_NARROW * number + _STATE] = SEALED
+        for region in range(REGIONS):
+            if self._words[self._regions[region] + _BUSY]:  # its holder was killed, or is at work
+                with self._lock(region):
+                    pass
 
     def recover(self, now: float, shift: float, later: int) -> int:
         """Make the index again; see `recovery.recover`."""
@@ -181,7 +206,7 @@ class PureTable:
         """Lock a region, unless it is held."""
         if region == self._held:
             return
-        fcntl.lockf(self._file, fcntl.LOCK_EX, 1, region)
+        lockf(self._file, LOCK_EX, 1, region)
         busy = self._regions[region] + _BUSY
         if self._words[busy] and region != _LOG:
             self._recount(region)  # its holder was killed
@@ -192,7 +217,7 @@ class PureTable:
         if region == self._held:
             return
         self._words[self._regions[region] + _BUSY] = 0
-        fcntl.lockf(self._file, fcntl.LOCK_UN, 1, region)
+        lockf(self._file, LOCK_UN, 1, region)
 
     def _recount(self, region: int) -> None:
         slots = self._slots_of
@@ -218,7 +243,7 @@ class PureTable:
             found, _ = self._look(line)
             need = RECORD_SIZE + size if size else 0
             if size and found is not None:
-                need += found.stored[0] + found.stored[5]
+                need += found[2][0] + found[2][5]
             need = min(need, most)  # no record is longer
             self._epoch = self._words[EPOCH_AT // 8]
             fits = not need or self._fits(need)
@@ -272,18 +297,18 @@ class PureTable:
             return False
         with self._lock(hash(line) >> 24 & 0xFF):
             found, _ = self._look(line)
-            if found is None or self._is_current(found.at):
+            if found is None or self._is_current(found[1]):
                 return False
-            self._clear(found.slot, found.at, record_size(found.stored[0], found.stored[5]))
+            self._clear(found[0], found[1], record_size(found[2][0], found[2][5]))
             return True
 
     def _meet(self, found: _Found) -> int:
-        expires = found.stored[3]
-        if not self._is_current(found.at):
+        expires = found[2][3]
+        if not self._is_current(found[1]):
             return MET_FLUSHED
         if not expires or expires > time.monotonic() + self.offset:
             return MET_NONE
-        return MET_EXPIRED if self._states[found.slot] & FETCHED else MET_EXPIRED_UNFETCHED
+        return MET_EXPIRED if self._states[found[0]] & FETCHED else MET_EXPIRED_UNFETCHED
 
     # Slots
 
@@ -292,10 +317,10 @@ class PureTable:
 
     def _look(self, line: bytes) -> tuple[_Found | None, int]:
         """Return the record of a line, and the first slot that could take it, -1 for none."""
-        code = hash(line) & 0xFFFFFFFFFFFFFFFF
-        low, tag, key = code & 0xFFFFFFFF, code >> 50, line[4:-2]
+        code = hash(line)
+        low, tag, key = code & 0xFFFFFFFF, code >> 50 & _TAG, line[4:-2]
         slots, count = self._slots, self._slots_of
-        base, at, free = (low >> 24) * count, self._first(low), -1
+        base, at, free = (low >> 24) * count, ((low << 8 & 0xFFFFFFFF) * count) >> 32, -1
         for _ in range(count):
             word = slots[base + at]
             if word <= GONE:
@@ -309,7 +334,7 @@ class PureTable:
                 if stored[1] == low and stored[6] == len(key):
                     begin = place + RECORD_SIZE + (stored[0] if stored[7] & UNNAMED else 6)
                     if self._memory[begin : begin + len(key)] == key:
-                        return _Found(base + at, place, stored), free
+                        return (base + at, place, stored), free
             at = at + 1 if at + 1 < count else 0
         return None, free
 
@@ -348,8 +373,9 @@ class PureTable:
         return (at - self._layout.segments_at) // self._layout.segment_size
 
     def _is_current(self, at: int) -> bool:
-        epoch = self._epoch if self._held >= 0 else self._words[EPOCH_AT // 8]
-        return self._wide[_WIDE * self._segment_of(at) + _EPOCH] == epoch
+        epoch = self._epoch if self._held >= 0 else self._words[_EPOCH_WORD]
+        segment = (at - self._segments_at) // self._segment_size
+        return self._wide[_WIDE * segment + _EPOCH] == epoch
 
     def _count_dead(self, segment: int, size: int) -> None:
         at = _NARROW * segment + _DEAD + self._worker % COUNTERS
@@ -682,11 +708,11 @@ class PureTable:
 
     def _fits(self, size: int) -> bool:
         mine = self._mine
-        epoch = self._epoch if self._held >= 0 else self._words[EPOCH_AT // 8]
+        epoch = self._epoch if self._held >= 0 else self._words[_EPOCH_WORD]
         return (
             mine >= 0
             and self._wide[_WIDE * mine + _EPOCH] == epoch
-            and self._narrow[_NARROW * mine + _USED] + size <= self._layout.segment_size
+            and self._narrow[_NARROW * mine + _USED] + size <= self._segment_size
         )
 
     def _shed(self) -> None:
@@ -700,6 +726,16 @@ class PureTable:
 
     def find(self, line: bytes) -> bytes | None:
         """Return the reply to a get by its line, or None; counts as a use."""
+        entry = self._hot.get(line)
+        if entry is not None:
+            slot, word, at, bits, expires, reply = entry
+            if (
+                self._slots[slot] == word
+                and self._words[at] == bits
+                and (not bits or expires > time.monotonic() + self.offset)
+                and self._memory[STAMP] == self._near.stamp  # the last: see `near`
+            ):
+                return reply
         if not _is_line(line):
             return None
         if self._flush_at[0]:
@@ -707,55 +743,144 @@ class PureTable:
         if not _IN_ORDER:
             with self._lock(hash(line) >> 24 & 0xFF):
                 return self._find(line)
+        entry = self._near.known(line, self._memory)
+        if entry is not None:
+            slot, word, at, bits, expires, reply = entry
+            if (
+                self._slots[slot] == word
+                and self._words[at] == bits
+                and (not bits or expires > time.monotonic() + self.offset)
+                and self._memory[STAMP] == self._near.stamp
+            ):
+                used = self._states[slot] & FREQUENCY
+                self._states[slot] = self._fetched | used + (used < FREQUENCY)
+                if used >= FREQUENCY - 1:
+                    self._hot[line] = entry
+                return reply
         return self._find(line)
 
+    def find_all(self, lines: list[bytes], *, stop: bool) -> list[bytes | None]:
+        """Return what `find` does for each line, one after the other.
+
+        Args:
+            lines: the lines.
+            stop: whether to end after the first one that has no reply.
+        """
+        slots, words, find, hot, now = self._slots, self._words, self.find, self._hot, 0.0
+        stamp = self._near.stamp
+        replies: list[bytes | None] = []
+        for line, entry in zip(lines, map(hot.get, lines), strict=True):
+            if entry is not None:
+                slot, word, at, bits, expires, reply = entry
+                if slots[slot] == word and words[at] == bits:
+                    if bits:
+                        now = now or time.monotonic() + self.offset
+                    if not bits or expires > now:
+                        replies.append(reply)
+                        continue
+            found = find(line)
+            replies.append(found)
+            if found is None and stop:
+                break
+        if self._memory[STAMP] == stamp:  # which all that were hot had
+            return replies
+        replies.clear()
+        for found in map(find, lines):
+            replies.append(found)
+            if found is None and stop:
+                break
+        return replies
+
     def _find(self, line: bytes) -> bytes | None:
-        code = hash(line) & 0xFFFFFFFFFFFFFFFF
-        low, tag, count = code & 0xFFFFFFFF, code >> 50, self._slots_of
+        code = hash(line)
+        low, tag, count = code & 0xFFFFFFFF, code >> 50 & _TAG, self._slots_of
         slots, wide, memory = self._slots, self._wide, self._memory
-        base, at = (low >> 24) * count, self._first(low)
-        begins = b"VALUE %b " % line[4:-2]
+        base = (low >> 24) * count
+        at = ((low << 8 & 0xFFFFFFFF) * count) >> 32
         for _ in range(count):
             word = slots[base + at]
             while word > GONE and word >> PLACE_BITS == tag:
                 place = (word & PLACE) * 8
-                gen_at = _WIDE * self._segment_of(place)
+                gen_at = (place - self._segments_at) // self._segment_size * _WIDE
                 gen = wide[gen_at]
                 if slots[base + at] == word:
-                    length, _, _, expires, _, _, _, kind = RECORD.unpack_from(memory, place)
+                    length, expires, kind = _READ.unpack_from(memory, place)
                     epoch = wide[gen_at + _EPOCH]
-                    reply = memory[place + RECORD_SIZE : place + RECORD_SIZE + length]
+                    begin = place + RECORD_SIZE
+                    reply = memory[begin : begin + length]
                     if wide[gen_at] == gen:
-                        if not reply.startswith(begins):
+                        if not reply.startswith(b"VALUE %b " % line[4:-2]):
                             break
-                        if epoch != self._words[EPOCH_AT // 8] or (
+                        if epoch != self._words[_EPOCH_WORD] or (
                             expires and expires <= time.monotonic() + self.offset
                         ):
                             return None
-                        bits = self._states[base + at] & FREQUENCY
-                        second = self.second << STATE_BITS & 0xFFFFFFFF
-                        self._states[base + at] = second | FETCHED | bits + (bits < 3)
-                        return None if kind & ~DEAD else reply
+                        used = self._states[base + at] & FREQUENCY
+                        self._states[base + at] = self._fetched | used + (used < FREQUENCY)
+                        if kind & ~DEAD:
+                            return None
+                        if used and _IN_ORDER and not self._flush_at[0]:
+                            bits = _bits_of(expires) if expires else 0
+                            entry = (base + at, word, place // 8 + 2, bits, expires, reply)
+                            self._near.keep(line, entry)
+                        return reply
                 word = slots[base + at]
             if word == EMPTY:
-                return None
+                break
             at = at + 1 if at + 1 < count else 0
+        else:
+            return None
+        self._lacked = line
         return None
+
+    def lacks(self, line: bytes) -> bool:
+        """Return whether the last `find` was of this line, and met no item, whatever its state."""
+        lacked, self._lacked = self._lacked, None
+        return lacked is line
 
     def get(self, line: bytes) -> Stored | None:
         """Return all of an item, or None; counts as no use."""
         if not _is_line(line):
             return None
-        self._settle()
-        with self._lock(hash(line) >> 24 & 0xFF):
-            found, _ = self._look(line)
-            if found is None or not self._is_current(found.at):
+        if self._flush_at[0]:
+            self._settle()
+        if not _IN_ORDER:
+            with self._lock(hash(line) >> 24 & 0xFF):
+                return self._get(line)
+        return self._get(line)
+
+    def _get(self, line: bytes) -> Stored | None:
+        code = hash(line)
+        low, tag, count = code & 0xFFFFFFFF, code >> 50 & _TAG, self._slots_of
+        slots, wide, memory, key = self._slots, self._wide, self._memory, line[4:-2]
+        base = (low >> 24) * count
+        at = ((low << 8 & 0xFFFFFFFF) * count) >> 32
+        for _ in range(count):
+            word = slots[base + at]
+            while word > GONE and word >> PLACE_BITS == tag:
+                place = (word & PLACE) * 8
+                gen_at = (place - self._segments_at) // self._segment_size * _WIDE
+                gen = wide[gen_at]
+                if slots[base + at] == word:
+                    length, its, unique, expires, _, extra, size, kind = RECORD.unpack_from(
+                        memory, place
+                    )
+                    epoch = wide[gen_at + _EPOCH]
+                    begin = place + RECORD_SIZE
+                    reply = memory[begin : begin + length]
+                    more = memory[begin + length : begin + length + extra] if extra else b""
+                    if wide[gen_at] == gen:
+                        name = more[:size] if kind & UNNAMED else reply[6 : 6 + size]
+                        if its != low or name != key:
+                            break
+                        if epoch != (self._epoch if self._held >= 0 else self._words[_EPOCH_WORD]):
+                            return None
+                        return reply, expires, unique, self._states[base + at], kind & ~DEAD, more
+                word = slots[base + at]
+            if word == EMPTY:
                 return None
-            length, _, unique, expires, _, extra, _, kind = found.stored
-            begin = found.at + RECORD_SIZE
-            reply = self._memory[begin : begin + length]
-            more = self._memory[begin + length : begin + length + extra]
-            return reply, expires, unique, self._states[found.slot], kind & ~DEAD, more
+            at = at + 1 if at + 1 < count else 0
+        return None
 
     def store(
         self, line: bytes, reply: bytes, expires: float, condition: int | None, kind: int,
@@ -777,17 +902,21 @@ class PureTable:
         """
         if not _is_line(line):
             raise ValueError("not a line, or too much")
-        self._settle()
-        size = record_size(len(reply), len(extra))
-        if not self._room(size):
+        if self._flush_at[0]:
+            self._settle()
+        size = RECORD_SIZE + 7 + len(reply) + len(extra) & ~7
+        if not (self._fits(size) or self._open(size)):
             return -1
         region = hash(line) >> 24 & 0xFF
         for tries in range(_SHED):
-            with self._lock(region):
+            self.take(region)
+            try:
                 unique = self._put(
                     region, line, reply, expires, condition, kind, extra, size,
-                    last=self._held >= 0 or not self.evicts or tries == _SHED - 1,
+                    self._held >= 0 or not self.evicts or tries == _SHED - 1,
                 )  # fmt: skip
+            finally:
+                self.give(region)
             if unique != _CROWDED:
                 return unique
             self._shed()
@@ -795,12 +924,12 @@ class PureTable:
 
     def _put(
         self, region: int, line: bytes, reply: bytes, expires: float, condition: int | None,
-        kind: int, extra: bytes, size: int, *, last: bool,
+        kind: int, extra: bytes, size: int, last: bool,
     ) -> int:  # fmt: skip
         """Carry out `store`, holding the region; the last time also if slots run out."""
-        code = hash(line) & 0xFFFFFFFFFFFFFFFF
-        low = code & 0xFFFFFFFF
-        words, memory, narrow = self._words, self._memory, self._narrow
+        code = hash(line)
+        low, tag = code & 0xFFFFFFFF, code >> 50 & _TAG
+        words, memory, narrow, states = self._words, self._memory, self._narrow, self._states
         found, free = self._look(line)
         if condition is not None and condition != self._unique_of(found):
             return 0
@@ -811,53 +940,58 @@ class PureTable:
             if free < 0:
                 return -1
         if kind & KEEP and found is not None:
-            unique = found.stored[2]
+            unique = found[2][2]
         else:
             words[fields + _SERIAL] = serial = words[fields + _SERIAL] + 1
             unique = serial * REGIONS + region
-        mine, layout, length = self._mine, self._layout, len(reply)
-        used = narrow[_NARROW * mine + _USED]
-        at = layout.segments_at + mine * layout.segment_size + used
-        second = self.second << STATE_BITS & 0xFFFFFFFF
-        RECORD.pack_into(
-            memory, at, length, low, unique, expires, self.second & 0xFFFFFFFF, len(extra),
-            len(line) - 6, kind & ~(USED | KEEP),
+        mine, second = self._mine, self._second
+        used_at = _NARROW * mine + _USED
+        used = narrow[used_at]
+        at = self._segments_at + mine * self._segment_size + used
+        record = RECORD.pack(
+            len(reply), low, unique, expires, second & 0xFFFFFFFF, len(extra), len(line) - 6,
+            kind & ~(USED | KEEP),
         )  # fmt: skip
         begin = at + RECORD_SIZE
-        memory[begin : begin + length] = reply
+        end = begin + len(reply)
+        memory[at:begin] = record
+        memory[begin:end] = reply
         if extra:
-            memory[begin + length : begin + length + len(extra)] = extra
+            memory[end : end + len(extra)] = extra
         self._note_latest(mine, expires)
-        narrow[_NARROW * mine + _USED] = used + size
-        word = at // 8 | code >> 50 << PLACE_BITS
-        self.met = MET_NONE if found is None else self._meet(found)
+        narrow[used_at] = used + size
+        word = at // 8 | tag << PLACE_BITS
+        second = second << STATE_BITS & 0xFFFFFFFF
         if found is None:
-            ghost, name = self._ghost_of(low, code >> 50)
+            self.met = MET_NONE
+            ghost, name = self._ghost_of(low, tag)
             if self._ghosts[ghost] == name:
                 self._ghosts[ghost] = 0
                 second |= 2  # it counts as used twice
-            self._states[free] = second
+            states[free] = second
             self._slots[free] = word
             words[fields + _ITEMS] += 1
             words[fields + _BYTES] += size
             return unique
-        bits = self._states[found.slot] & FREQUENCY
+        slot, place, stored = found
+        self.met = self._meet(found)
+        bits = states[slot] & FREQUENCY
         fetched = FETCHED if kind & USED else 0
-        self._states[found.slot] = second | fetched | bits + (bits < 3)
-        before = record_size(found.stored[0], found.stored[5])
-        self._count_dead(self._segment_of(found.at), before)
-        self._slots[found.slot] = word
-        memory[found.at + RECORD_SIZE - 1] |= DEAD
+        states[slot] = second | fetched | bits + (bits < FREQUENCY)
+        before = RECORD_SIZE + 7 + stored[0] + stored[5] & ~7
+        self._count_dead((place - self._segments_at) // self._segment_size, before)
+        self._slots[slot] = word
+        memory[place + RECORD_SIZE - 1] = stored[7] | DEAD
         if before != size:
             words[fields + _BYTES] += size - before
         return unique
 
     def _unique_of(self, found: _Found | None) -> int:
-        return found.stored[2] if found is not None and self._is_live(found) else 0
+        return found[2][2] if found is not None and self._is_live(found) else 0
 
     def _is_live(self, found: _Found) -> bool:
-        expires = found.stored[3]
-        return self._is_current(found.at) and not (
+        expires = found[2][3]
+        return self._is_current(found[1]) and not (
             expires and expires <= time.monotonic() + self.offset
         )
 
@@ -866,26 +1000,28 @@ class PureTable:
         self.met = MET_NONE
         if not _is_line(line):
             return False
-        self._settle()
+        if self._flush_at[0]:
+            self._settle()
         with self._lock(hash(line) >> 24 & 0xFF):
             found, _ = self._look(line)
-            if found is None or condition not in (None, found.stored[2]):
+            if found is None or condition not in (None, found[2][2]):
                 return False
             self.met = self._meet(found)
-            self._clear(found.slot, found.at, record_size(found.stored[0], found.stored[5]))
+            self._clear(found[0], found[1], record_size(found[2][0], found[2][5]))
             return self.met == MET_NONE
 
     def touch(self, line: bytes, expires: float) -> bool:
         """Give an item another expiry; return whether there is one."""
         if not _is_line(line):
             return False
-        self._settle()
+        if self._flush_at[0]:
+            self._settle()
         with self._lock(hash(line) >> 24 & 0xFF):
             found, _ = self._look(line)
             if found is None or not self._is_live(found):
                 return False
-            self._note_latest(self._segment_of(found.at), expires)
-            self._view[found.at + 16 : found.at + 24].cast("d")[0] = expires
+            self._note_latest(self._segment_of(found[1]), expires)
+            self._words[found[1] // 8 + 2] = _bits_of(expires)
             return True
 
 
