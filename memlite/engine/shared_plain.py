@@ -6,6 +6,7 @@ they try again.
 """
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Final, cast
 
 from memlite.core.clock import Clock
@@ -113,23 +114,23 @@ class PlainSharedEngine(SharedEngine):
         """Append the replies to gets, up to the first unusual one; see `Engine`."""
         if self.observed:
             return 0
-        hits = served = 0
-        # Up to the first that is not found: to be found counts as a use, and what follows an
-        # unusual line is found again.
-        while served < len(lines):
-            found = self._find_all(lines[served:] if served else lines, stop=True)
-            absent = None
-            if found[-1] is None:
-                found.pop()
-                absent = self.miss(lines[served + len(found)])
-            hits += len(found)
-            served += len(found)
-            out += cast("list[bytes]", found)
-            if absent is not None:
+        found = self._find_all(lines, stop=True)
+        if found and found[-1] is None:
+            found.pop()
+        hits = served = len(found)
+        out += cast("list[bytes]", found)
+        if served < len(lines):
+            # One by one: to be found counts as a use, and what follows an unusual line is found
+            # again.
+            for reply in chain((None,), map(self._find, lines[served + 1 :])):
+                if reply is not None:
+                    hits += 1
+                    out.append(reply)
+                elif (absent := self.miss(lines[served])) is not None:
+                    out.append(absent)
+                else:
+                    break
                 served += 1
-                out.append(absent)
-            elif served < len(lines):
-                break
         self.counters.hits += hits
         return served
 
