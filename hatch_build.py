@@ -21,7 +21,11 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _VARIABLE = "MEMLITE_COMPILED"
 _OPTIMIZATION = "MEMLITE_COMPILED_OPTIMIZATION"
-_IN_C = (Path("memlite/memory/shared/_native.c"), Path("memlite/proxy/_native.c"))
+_IN_C = (
+    Path("memlite/memory/shared/_native.c"),
+    Path("memlite/proxy/_native.c"),
+    Path("memlite/server/execution/_native.c"),
+)
 
 
 class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]

@@ -145,6 +145,11 @@ class ItemTable:
         """Return True, also for an empty table (``table or …``)."""
         return True
 
+    @property
+    def finds_without_effect(self) -> bool:
+        """Whether its policy only looks items up in the index: it keeps no order of uses."""
+        return self._policy.find is self._items.get
+
     def get(self, key: bytes) -> Item | None:
         """Return the item of a key, or None. The caller checks whether it has expired."""
         if self._flush_due is not None:

@@ -161,12 +161,13 @@ class BinaryParser:
         """Whether part of a command has arrived and the rest has not."""
         return self._unfinished
 
-    def receive(self, data: bytes, handler: Handler) -> bool:
+    def receive(self, data: bytes, handler: Handler, served: int = 0) -> bool:
         """Take bytes from the peer and carry out the commands they complete.
 
         Args:
             data: the bytes that arrived; empty to continue after True was returned.
             handler: carries out the commands.
+            served: commands before these that have been carried out in this turn.
 
         Returns:
             True if `Limits.commands_per_read` commands were carried out and more are buffered:
@@ -182,7 +183,7 @@ class BinaryParser:
         keeps = self._keeps
         shortcuts = handler.shortcuts
         key_length = self._key_length
-        for _ in self._commands_per_turn:
+        for _ in self._commands_per_turn[served:] if served else self._commands_per_turn:
             extras_at = position + HEADER
             if extras_at > length:
                 break

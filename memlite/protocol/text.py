@@ -157,12 +157,13 @@ class TextParser:
         assert isinstance(store, PartialSet)  # noqa: S101 - the caller has checked
         return store.reserve()
 
-    def receive(self, data: bytes, handler: Handler) -> bool:
+    def receive(self, data: bytes, handler: Handler, served: int = 0) -> bool:
         """Take bytes from the peer and carry out the commands they complete.
 
         Args:
             data: the bytes that arrived; empty to continue after True was returned.
             handler: carries out the commands.
+            served: commands before these that have been carried out in this turn.
 
         Returns:
             True if `Limits.commands_per_read` commands were carried out and more are buffered:
@@ -174,21 +175,27 @@ class TextParser:
         position = 0
         if self.in_command:
             data, position = self._resume(data, handler)
-        elif _SET_PREFIX < data < _SET_PREFIX_END and self._single_small_set(data, handler):
+        elif (
+            not served
+            and _SET_PREFIX < data < _SET_PREFIX_END
+            and self._single_small_set(data, handler)
+        ):
             return False
         length = len(data)
         keeps = self._keeps
         shortcuts = handler.shortcuts
         commands = self._commands_per_turn
+        if served:
+            commands = commands[served:]
         refused = -1  # the position of a command without a shortcut
         newline = data.find(b"\n", position)
-        if shortcuts and 0 <= newline < length - 1:
-            served, position = self._run(data, position, newline, handler)
+        if shortcuts and commands and 0 <= newline < length - 1:
+            done, position = self._run(data, position, newline, len(commands), handler)
             refused = position
             if position >= length:
                 return False
-            if served:
-                commands = commands[served:]
+            if done:
+                commands = commands[done:]
                 newline = data.find(b"\n", position)
         for _ in commands:
             if newline < 0:
@@ -245,20 +252,21 @@ class TextParser:
             self._buffer_line(data[position:] if position else data)
         return False
 
-    def _run(self, data: bytes, position: int, newline: int, handler: Handler) -> tuple[int, int]:
+    def _run(
+        self, data: bytes, position: int, newline: int, at_most: int, handler: Handler
+    ) -> tuple[int, int]:
         """Carry out commands one after the other while there are shortcuts for them.
 
         Args:
             data: the input.
             position: where the first one begins.
             newline: the end of its line.
+            at_most: commands to carry out.
             handler: has the shortcuts.
 
         Returns:
-            How many commands were carried out, at most `Limits.commands_per_read`, and the position
-            of the next one.
+            How many commands were carried out, and the position of the next one.
         """
-        at_most = self._limits.commands_per_read
         shortcuts = handler.shortcuts
         served = 0
         gets = shortcuts.get(SEVERAL_GETS) if data[position] == _G else None

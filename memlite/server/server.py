@@ -27,6 +27,7 @@ from memlite.server.connections.register import Register
 from memlite.server.execution.dialects import BINARY, LITE, TEXT, Dialect
 from memlite.server.execution.execution import Execution, ImmediateExecution, PipelinedExecution
 from memlite.server.execution.instrumentation import Instrumentation
+from memlite.server.execution.runner import Runner, make_runner
 from memlite.server.http_settings import not_installed, refuse_http_settings
 from memlite.server.lifecycle import Lifecycle, Reloader, Service
 from memlite.server.scheduler import Scheduler
@@ -349,7 +350,13 @@ class Server:
             intake=self._intake,
             auth=self.auth,
             shared_parser=TextParser(self.limits) if shares_parser else None,
+            runner=self._make_runner(),
         )
+
+    def _make_runner(self) -> Runner | None:
+        if not isinstance(self.engine, MemoryEngine):
+            return None
+        return make_runner(self.engine, self.limits.commands_per_read)
 
     def _make_udp(self, listeners: Sequence[Listener]) -> "list[UdpService]":
         if not listeners:

@@ -24,6 +24,7 @@ from memlite.server.execution.command_set import Executor
 from memlite.server.execution.dialects import Dialect, Parser
 from memlite.server.execution.execution import Execution
 from memlite.server.execution.instrumentation import Instrumentation
+from memlite.server.execution.runner import Run, Runner, run_of
 from memlite.server.interfaces import Stream
 from memlite.server.scheduler import Scheduler
 from memlite.telemetry.counters import Counters
@@ -65,6 +66,7 @@ class ConnectionServices(NamedTuple):
         shared_parser: the parser of all connections that speak `dialect` and have no incomplete
             input, which saves a sixth of the memory of an idle connection; None if each has its
             own.
+        runner: carries out most commands without the parser; None if there is none.
     """
 
     counters: Counters
@@ -80,6 +82,7 @@ class ConnectionServices(NamedTuple):
     intake: Intake
     auth: "Authenticator | None"
     shared_parser: TextParser | None = None
+    runner: Runner | None = None
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -105,8 +108,8 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_can_serve", "_clock", "_counters", "_eof", "_fast_limit", "_held",
-        "_instrumentation", "_pending_input", "_ready_limit", "_services", "_state", "_stream",
-        "_table", "_transport", "_unsent", "_used", "_waits", "authenticated",
+        "_instrumentation", "_pending_input", "_ready_limit", "_run", "_services", "_state",
+        "_stream", "_table", "_transport", "_unsent", "_used", "_waits", "authenticated",
         "close_reason", "dialect", "executor", "last_command", "out", "parser", "writable",
     )  # fmt: skip
 
@@ -130,6 +133,7 @@ class Connection(asyncio.Protocol):
         self.out: list[Part] = []
         self._state = _SERVING
         self.writable = True
+        self._run: Run | None = None  # `Runner.text` or `binary`, while it may be used
         self._pending_input = b""  # arrived while the connection could not be served
         self._held = 0  # bytes of input not yet carried out, as counted by `Intake`
         self._eof = False  # whether the peer has half-closed the connection
@@ -284,6 +288,16 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Serve the input, or keep it if earlier input is still waiting."""
+        run = self._run
+        if run is not None:
+            reply = run(data, self.out)
+            if reply is not None:
+                self.last_command = self._clock.second
+                if reply:
+                    self._transport.write(reply)
+                return
+            self._carry_on(data)
+            return
         counters = self._counters
         size = len(data)
         counters.bytes_read += size
@@ -322,6 +336,19 @@ class Connection(asyncio.Protocol):
             self._serve(data)
         else:
             self._keep_for_later(data)
+
+    def _carry_on(self, data: bytes) -> None:
+        """Serve what the runner has left of `data`."""
+        runner = self._services.runner
+        assert runner is not None  # noqa: S101 - it has just run
+        position = runner.position
+        rest = data[position:] if position else data
+        if rest:
+            self._counters.bytes_read += len(rest)
+            self._serve(rest, served=runner.served)
+        else:
+            self.last_command = self._clock.second
+            self._flush()
 
     def _send_ready_reply(self, data: bytes) -> bool:
         """Answer a read without the parser, if the reply is ready and the read is not sampled."""
@@ -401,12 +428,13 @@ class Connection(asyncio.Protocol):
         self._services.intake.held += size - self._held
         self._held = size
 
-    def _serve(self, data: bytes, fast: bool = False) -> None:
+    def _serve(self, data: bytes, fast: bool = False, served: int = 0) -> None:
         """Parse input and carry out its commands.
 
         Args:
             data: the input.
             fast: whether the read is sampled instead of taking the fast path.
+            served: commands of this turn that have been carried out.
         """
         self.last_command = self._clock.second
         counters = self._counters
@@ -418,7 +446,10 @@ class Connection(asyncio.Protocol):
         if not left or fast or self._instrumentation.active:
             handler = self._instrumentation.observe(self.executor, self, fast=fast)
         try:
-            more = self.parser.receive(data, handler)
+            if served:  # only parsers of protocols that have runs are asked
+                more = cast("Any", self.parser).receive(data, handler, served)
+            else:
+                more = self.parser.receive(data, handler)
         except ProtocolViolation as violation:
             self._own_parser()
             _log.info(
@@ -482,19 +513,30 @@ class Connection(asyncio.Protocol):
 
     def _leave_fast_path(self) -> None:
         self._fast_limit = self._ready_limit = _DISABLED
+        self._run = None
 
     def _enter_fast_path(self) -> None:
         """Enable the fast path unless earlier input is waiting or reads are being observed."""
-        eligible = self.authenticated and self.dialect.fast
-        if eligible and self._state is _SERVING and not self._instrumentation.closes_fast_path:
-            shared = self._services.shared_parser
+        services = self._services
+        if (
+            not self.authenticated
+            or self._state is not _SERVING
+            or self._instrumentation.closes_fast_path
+        ):
+            return
+        if services.runner is not None and not self._instrumentation.active:
+            if isinstance(self.parser, Negotiator):
+                return  # until the protocol is known
+            self._run = run_of(services.runner, self.dialect)
+        if self.dialect.fast:
+            shared = services.shared_parser
             if shared is not None and isinstance(self.parser, TextParser):
                 self.parser = shared  # there is no incomplete input
             if not self._waits:
                 self._fast_limit = LONGEST_GET
             # A get of several keys may be a slow command, which the slow log shows.
             if self._waits or not self._instrumentation.active:
-                self._ready_limit = self._services.execution.longest_ready
+                self._ready_limit = services.execution.longest_ready
 
     def _flush(self) -> None:
         """Write the replies, in batches while the peer reads; the rest waits in `_unsent`."""

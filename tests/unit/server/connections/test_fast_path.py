@@ -5,6 +5,7 @@ These tests use a real server and connection on a transport that records its inp
 
 import logging
 from random import Random
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from memlite.config import Config, ExtendedOptions
 from memlite.core.clock import Clock
+from memlite.server.execution import runner
 from memlite.server.server import Server
 from memlite.telemetry.counters import Counters
 from tests.support.packets import NOOP
@@ -122,17 +124,17 @@ class Spy:
     def __getattr__(self, name):
         return getattr(self._parser, name)
 
-    def receive(self, data, handler):
+    def receive(self, data, handler, *served):
         self.reads += 1
-        return self._parser.receive(data, handler)
+        return self._parser.receive(data, handler, *served)
 
 
 class Client:
     """Return a connection to a new server with `STORED_ITEMS`, ten seconds after they were stored.
 
     Args:
-        path: "fast" permits the fast path, "general" disables it for all reads, and "sampled" also
-            measures all reads.
+        path: "fast" permits the fast path, "native" also that in C, if it is compiled, "general"
+            disables it for all reads, and "sampled" also measures all reads.
         extended: the server's extended options.
     """
 
@@ -141,7 +143,8 @@ class Client:
         self.monotonic = 0.0
         clock = Clock(lambda: self.monotonic, lambda: START)
         config = Config(protocol="ascii", extended=ExtendedOptions(extended))
-        self.server = Server(config, [], clock=clock)
+        with patch.object(runner, "NATIVE", runner.NATIVE if path == "native" else None):
+            self.server = Server(config, [], clock=clock)
         self.server.scheduler.loop = Loop()
         for key, flags, exptime, value in STORED_ITEMS:
             self.server.engine.set(key, flags, exptime, value)
@@ -318,7 +321,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("path", ["fast", "general", "sampled"])
+@pytest.mark.parametrize("path", ["fast", "native", "general", "sampled"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_reads_are_answered(path, case):
     reads, answer, hits, misses, fast = case
@@ -331,13 +334,16 @@ def test_reads_are_answered(path, case):
     assert counted["bytes_read"] == sum(map(len, reads))
     assert counted["bytes_written"] == len(answer)
     taken = len(reads) + client.counted["conn_yields"] - client.parser.reads
-    assert taken == (fast if path == "fast" else 0)
+    if path == "native":
+        assert taken >= fast
+    else:
+        assert taken == (fast if path == "fast" else 0)
     assert not client.transport.closing
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_both_paths_give_the_same_replies_and_state(case):
-    clients = [Client(path) for path in ("fast", "general", "sampled")]
+    clients = [Client(path) for path in ("fast", "native", "general", "sampled")]
     for data in case[0]:
         answers = {client.read(data) for client in clients}
         assert len(answers) == 1
@@ -538,8 +544,9 @@ def test_each_read_is_activity(read):
     assert not connection.idle_since(int(START) + 100)
 
 
-def test_hits_and_other_reads_are_sampled_alike():
-    client = Client("fast")
+@pytest.mark.parametrize("path", ["fast", "native"])
+def test_hits_and_other_reads_are_sampled_alike(path):
+    client = Client(path)
     sampler = client.server.sampler
     sampler._random = Random(1).random
     for _ in range(100 * sampler.interval):
@@ -590,7 +597,7 @@ steps = st.sampled_from(["pause", "resume"]) | st.lists(pieces, min_size=1, max_
 def test_any_sequence_gets_the_same_replies(sequence):
     logger = logging.getLogger("memlite")
     before = logger.level
-    clients = [Client(path) for path in ("fast", "general", "sampled")]
+    clients = [Client(path) for path in ("fast", "native", "general", "sampled")]
     try:
         for client in clients:
             logger.setLevel(before)

@@ -2,6 +2,7 @@
 
 import random
 import re
+from unittest.mock import patch
 
 import pytest
 
@@ -11,6 +12,7 @@ from memlite.engine.prefixes import PrefixStats
 from memlite.memory.eviction import weigh
 from memlite.memory.item import FULL, line_of
 from memlite.protocol.packets import Opcode
+from memlite.server.execution import runner
 from memlite.server.server import Server
 from memlite.telemetry.counters import Counters
 from tests.support.packets import count, packet, replies, store, touch
@@ -39,14 +41,16 @@ class Client:
 
     Args:
         shortcuts: whether the engine has shortcuts.
+        native: whether commands are carried out in C, if the module is compiled.
         sampled: whether all reads are sampled, whose commands are parsed without shortcuts; else
             none is.
     """
 
-    def __init__(self, *, shortcuts, sampled=False):
+    def __init__(self, *, shortcuts, sampled=False, native=True):
         self.monotonic = 0.0
         clock = Clock(lambda: self.monotonic, lambda: START)
-        self.server = Server(Config(), [], clock=clock)
+        with patch.object(runner, "NATIVE", runner.NATIVE if native else None):
+            self.server = Server(Config(), [], clock=clock)
         self.server.scheduler.loop = Loop()
         if not shortcuts:
             self.server.engine.observe(PrefixStats(), None)
@@ -119,11 +123,19 @@ def with_unique(data, client):
     )
 
 
+in_c = pytest.mark.skipif(runner.NATIVE is None, reason="the module in C is not compiled")
+both = pytest.mark.parametrize(
+    "native", [pytest.param(False, id="Python"), pytest.param(True, id="C", marks=in_c)]
+)
+
+
+@both
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_any_commands(seed, sampled):
+def test_any_commands(seed, sampled, native):
     choice = random.Random(seed)
-    with_shortcuts, without = Client(shortcuts=True), Client(shortcuts=False, sampled=sampled)
+    with_shortcuts = Client(shortcuts=True, native=native)
+    without = Client(shortcuts=False, sampled=sampled)
     for _ in range(300):
         commands = [command(choice) for _ in range(choice.choice((1, 3)))]
         data = b"".join(commands) if b"TICK" not in commands else b"TICK"
@@ -180,11 +192,13 @@ def binary_command(choice):
     return make
 
 
+@both
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_any_binary_commands(seed, sampled):
+def test_any_binary_commands(seed, sampled, native):
     choice = random.Random(seed)
-    clients = BinaryClient(shortcuts=True), BinaryClient(shortcuts=False, sampled=sampled)
+    usual = BinaryClient(shortcuts=True, native=native)
+    clients = usual, BinaryClient(shortcuts=False, sampled=sampled)
     for _ in range(300):
         makers = [binary_command(choice) for _ in range(choice.choice((1, 3)))]
         tick = choice.random() < 0.03

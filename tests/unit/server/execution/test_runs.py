@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.unit.server.execution.test_plain_items import Client, command, with_unique
+from tests.unit.server.execution.test_plain_items import Client, both, command, with_unique
 
 # What a run must leave to the parser: values with line endings, lines that end otherwise.
 ODD = (
@@ -32,11 +32,13 @@ def reads(data, choice):
     return [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True) if a < b]
 
 
+@both
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_commands_together(seed, sampled):
+def test_commands_together(seed, sampled, native):
     choice = random.Random(seed)
-    together, apart = Client(shortcuts=True), Client(shortcuts=False, sampled=sampled)
+    together = Client(shortcuts=True, native=native)
+    apart = Client(shortcuts=False, sampled=sampled)
     for _ in range(60):
         commands = [
             choice.choice(ODD) if choice.random() < 0.15 else command(choice)

@@ -1,0 +1,1182 @@
+/* Runs of commands in their usual form, carried out on a table in memory: the twin of the short commands in
+Python (short_commands.py, short_binary_commands.py, engine/plain.py), which say more about each of them.
+
+A `Runner` takes what a client has sent and carries out one command after the other. What it does to an
+item, to the table and to what is counted is what its twin does, and it does nothing before it is certain
+that it can do all of a command. Whatever is not plain goes to the short commands in Python, one command at a
+time; what these do not take either ends the run, and the parser goes on there. The tests compare both.
+
+Items, counters and the table are objects of Python. Where they have slots, these are read and written at
+their offsets, which are looked up once; in a build by mypyc, or without slots, as attributes. References to
+what an item holds are borrowed for as long as nothing else can run: until the next call into Python. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <limits.h>
+#include <stddef.h>
+#include <string.h>
+#include <structmember.h>
+
+#define VERSION 1  /* of the interface: what was compiled for another is not used */
+
+enum { FREQUENCY = 3, FETCHED = 4, MAIN = 8, FULL = 16, MASK = 31, FRESH = FREQUENCY | MAIN };  /* item.py */
+enum { ERROR = -1, STOP, DONE, ABSENT };  /* STOP: nothing was done, and the twin has to take the command */
+enum { LONGEST_KEY = 250, MOST_WORDS = 12, MOST_KEYS = 256, SAFE_DIGITS = 19, SMALL_OBJECT = 512 };
+#define MOST_REPLIES ((Py_ssize_t)128 * 1024)  /* bytes of replies that are copied; more are left as they are */
+#define MONTH 2592000u  /* seconds: a longer exptime is a point in time */
+#define AFTER_VALUE 7  /* bytes: "\r\nEND\r\n" */
+#define END_SIZE 5
+#define HEADER 24
+#define NEVER_MATCHES ULLONG_MAX
+
+typedef unsigned long long u64;
+typedef struct { const char *at; Py_ssize_t size; } Word;
+typedef struct { PyObject *name; Py_ssize_t at; } Field;  /* an attribute, and where its slot is; -1 for none */
+
+#define COUNTERS(X) X(hits) X(get_misses) X(cmd_set) X(total_items) X(cas_hits) X(cas_badval) X(cas_misses) \
+    X(delete_hits) X(delete_misses) X(incr_hits) X(incr_misses) X(decr_hits) X(decr_misses) X(cmd_touch) \
+    X(touch_hits) X(touch_misses) X(bytes_read) X(bytes_written)
+#define INDEX(name) N_##name,
+#define NAME(name) #name,
+enum { COUNTERS(INDEX) COUNTED };
+static const char *const COUNTER_NAMES[] = {COUNTERS(NAME)};
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *engine, *table, *counters, *clock, *item_type, *full_type;
+    PyObject *read, *used, *fast_read, *fast_store, *full_store;  /* `Usage` */
+    PyObject *text_twin, *binary_twin, *replies;  /* take one command; and the list of their replies */
+    PyObject *find, *dicts, *policy;  /* of the table, as long as its `get_by_line` is `find` */
+    PyObject *line, *whole, *out;  /* that was looked up last; a reply that is not copied; the client's list */
+    Field wire, state, expires, extra, until, counter[COUNTED], get_by_line, flushed, used_bytes, room, small, main, version;
+    long long count[COUNTED];  /* what has yet to be added to the counters */
+    unsigned counted;  /* a bit for each of these that is not 0 */
+    char *reply;
+    Py_ssize_t reply_size, reply_room, position, served, at_most, safe_size;
+    double now;
+    char timed, busy, cas, flush_known, was_flushed;
+} Runner;
+
+typedef struct {  /* an item that has not expired and has no meta flags */
+    PyObject *item, *wire;
+    const char *at;  /* the wire's bytes */
+    Py_ssize_t size;
+    double expires;
+    u64 unique;  /* 0 while none is assigned */
+    int bits;  /* of its state */
+} View;
+
+/* Attributes */
+
+static int find_field(Field *field, PyObject *type, const char *name) {
+    field->at = -1;
+    if (!(field->name = PyUnicode_InternFromString(name))) return ERROR;
+    PyObject *slot = PyObject_GetAttr(type, field->name);
+    if (!slot) PyErr_Clear();  /* an attribute of instances alone */
+    else if (Py_TYPE(slot) == &PyMemberDescr_Type && ((PyMemberDescrObject *)slot)->d_member->type == T_OBJECT_EX)
+        field->at = ((PyMemberDescrObject *)slot)->d_member->offset;
+    Py_XDECREF(slot);
+    return DONE;
+}
+
+static inline PyObject *get(PyObject *owner, const Field *field) {
+    PyObject *value = field->at < 0 ? NULL : *(PyObject **)((char *)owner + field->at);
+    return value ? Py_NewRef(value) : PyObject_GetAttr(owner, field->name);
+}
+
+static inline int put(PyObject *owner, const Field *field, PyObject *value) {
+    if (field->at < 0) return PyObject_SetAttr(owner, field->name, value) ? ERROR : DONE;
+    PyObject **slot = (PyObject **)((char *)owner + field->at), *old = *slot;
+    *slot = Py_NewRef(value);
+    Py_XDECREF(old);
+    return DONE;
+}
+
+/* Both steal the reference: `get` for a number, and `put` of a new object. */
+static inline long long number_of(PyObject *value) {
+    if (!value) return -1;
+    long long number = PyLong_AsLongLong(value);
+    Py_DECREF(value);
+    return number;
+}
+
+static inline int put_new(PyObject *owner, const Field *field, PyObject *value) {
+    int done = value ? put(owner, field, value) : ERROR;
+    Py_XDECREF(value);
+    return done;
+}
+
+static int add_to(PyObject *owner, const Field *field, long long more) {
+    long long number = number_of(get(owner, field));
+    if (number == -1 && PyErr_Occurred()) return ERROR;
+    return put_new(owner, field, PyLong_FromLongLong(number + more));
+}
+
+static inline void count_of(Runner *r, int which, long long more) {
+    r->count[which] += more;
+    r->counted |= 1u << which;
+}
+#define COUNT(r, name) count_of(r, N_##name, 1)
+
+static int add_counts(Runner *r) {
+    while (r->counted) {
+        int which = __builtin_ctz(r->counted);
+        r->counted &= r->counted - 1;
+        if (add_to(r->counters, &r->counter[which], r->count[which]) < 0) return ERROR;
+        r->count[which] = 0;
+    }
+    return DONE;
+}
+
+/* The table */
+
+/* Learns where items are, if that has changed: `get_by_line` is another one then. STOP if a lookup does more
+than look: a flush is pending, or the policy keeps an order of uses. Any call into Python may change it. */
+static int follow(Runner *r) {
+    r->flush_known = r->timed = 0;
+    PyObject *find = get(r->table, &r->get_by_line);
+    if (!find) return ERROR;
+    if (find == r->find) {
+        Py_DECREF(find);
+        return r->dicts ? DONE : STOP;
+    }
+    Py_XSETREF(r->find, find);
+    Py_CLEAR(r->dicts);
+    Py_CLEAR(r->policy);
+    PyObject *index = PyObject_GetAttrString(r->table, "_items"), *lookup = NULL, *dicts = NULL, *policy = NULL;
+    if (index && (lookup = PyObject_GetAttrString(index, "get")) && (dicts = PyObject_GetAttrString(index, "_dicts")))
+        policy = PyObject_GetAttrString(r->table, "_policy");
+    int plain = policy && lookup == find && PyList_Check(dicts) && PyObject_HasAttr(policy, r->small.name);
+    for (Py_ssize_t i = 0; plain && i < PyList_GET_SIZE(dicts); i++) plain = PyDict_CheckExact(PyList_GET_ITEM(dicts, i));
+    if (plain) {
+        r->dicts = Py_NewRef(dicts);
+        r->policy = Py_NewRef(policy);
+    }
+    int failed = !policy;
+    Py_XDECREF(index);
+    Py_XDECREF(lookup);
+    Py_XDECREF(dicts);
+    Py_XDECREF(policy);
+    return failed ? ERROR : plain ? DONE : STOP;
+}
+
+static int now(Runner *r) {
+    if (r->timed) return DONE;
+    PyObject *time = PyObject_CallMethod(r->clock, "now", NULL);
+    if (!time) return ERROR;
+    r->now = PyFloat_AsDouble(time);
+    Py_DECREF(time);
+    r->timed = 1;
+    return r->now == -1.0 && PyErr_Occurred() ? ERROR : DONE;
+}
+
+/* Whether an absent item may be one that a flush has removed, which is counted: STOP then. */
+static int never_flushed(Runner *r) {
+    if (!r->flush_known) {
+        PyObject *flushed = get(r->table, &r->flushed);
+        if (!flushed) return ERROR;
+        r->was_flushed = flushed != Py_None;
+        r->flush_known = 1;
+        Py_DECREF(flushed);
+    }
+    return r->was_flushed ? STOP : DONE;
+}
+
+static int look_at_line(Runner *r, PyObject *line, View *v) {
+    PyObject *dict = PyList_GET_ITEM(r->dicts, 0);
+    Py_ssize_t several = PyList_GET_SIZE(r->dicts);
+    if (several > 1) {
+        Py_hash_t place = PyObject_Hash(line) % several;
+        dict = PyList_GET_ITEM(r->dicts, place < 0 ? place + several : place);
+    }
+    PyObject *item = PyDict_GetItemWithError(dict, line);
+    if (!item) return PyErr_Occurred() ? ERROR : ABSENT;
+    v->item = item;
+    PyObject *wire = get(item, &r->wire);
+    if (!wire) return ERROR;
+    long long state = number_of(get(item, &r->state));
+    if (state == -1 && PyErr_Occurred()) {
+        Py_DECREF(wire);
+        return ERROR;
+    }
+    v->wire = wire;
+    v->at = PyBytes_AS_STRING(wire);
+    v->size = PyBytes_GET_SIZE(wire);
+    Py_DECREF(wire);  /* the item has it */
+    v->bits = (int)(state & MASK);
+    v->expires = 0;
+    v->unique = 0;
+    if (!(v->bits & FULL)) return Py_TYPE(item) == (PyTypeObject *)r->item_type ? DONE : STOP;
+    if (Py_TYPE(item) != (PyTypeObject *)r->full_type) return STOP;
+    PyObject *extra = get(item, &r->extra);
+    if (!extra) return ERROR;
+    int number = PyLong_CheckExact(extra);
+    if (number) v->unique = PyLong_AsUnsignedLongLong(extra);
+    Py_DECREF(extra);
+    PyObject *expires = number && !PyErr_Occurred() ? get(item, &r->expires) : NULL;
+    if (!expires) return number ? ERROR : STOP;
+    v->expires = PyFloat_AsDouble(expires);
+    Py_DECREF(expires);
+    if (v->expires == 0) return DONE;
+    Py_INCREF(item);  /* the clock may be anything */
+    int done = now(r);
+    Py_DECREF(item);
+    return done < 0 ? ERROR : v->expires > r->now ? DONE : STOP;
+}
+
+/* DONE, ABSENT, or STOP for an item that is not plain. */
+static int look(Runner *r, Word key, View *v) {
+    if (key.size < 1 || key.size > LONGEST_KEY) return STOP;
+    PyObject *line = PyBytes_FromStringAndSize(NULL, key.size + 6);
+    if (!line) return ERROR;
+    char *to = PyBytes_AS_STRING(line);
+    memcpy(to, "get ", 4);
+    memcpy(to + 4, key.at, key.size);
+    memcpy(to + 4 + key.size, "\r\n", 2);
+    Py_XSETREF(r->line, line);
+    return look_at_line(r, line, v);
+}
+
+static int use(Runner *r, const View *v, PyObject *states) {
+    return put(v->item, &r->state, PyList_GET_ITEM(states, v->bits));
+}
+
+/* The state of an item that is given another value in place; NULL if it cannot be. See `_kept`. */
+static PyObject *kept(Runner *r, const View *v) {
+    if (!(v->bits & FULL)) return PyList_GET_ITEM(r->fast_store, v->bits);
+    return v->expires || v->unique ? PyList_GET_ITEM(r->full_store, v->bits) : NULL;
+}
+
+static Py_ssize_t allocated(Py_ssize_t size) {
+    size = (size + 33 + 15) & -16;
+    return size <= SMALL_OBJECT ? size : size + (size >> 5) * 3;
+}
+
+/* Gives an item another value, which is stolen. STOP if there is no room for it. */
+static int rewrite(Runner *r, const View *v, PyObject *wire, PyObject *state) {
+    Py_ssize_t more = allocated(PyBytes_GET_SIZE(wire)) - allocated(v->size);
+    int done = DONE;
+    if (more) {
+        long long used = number_of(get(r->table, &r->used_bytes)), room = number_of(get(r->table, &r->room));
+        if (PyErr_Occurred()) done = ERROR;
+        else if (more > 0 && used + more > room) done = STOP;
+        else if (put_new(r->table, &r->used_bytes, PyLong_FromLongLong(used + more)) < 0) done = ERROR;
+        else done = add_to(r->policy, v->bits & MAIN ? &r->main : &r->small, more);
+    }
+    if (done == DONE) done = put(v->item, &r->state, state);
+    if (done == DONE) done = put(v->item, &r->wire, wire);
+    Py_DECREF(wire);
+    return done;
+}
+
+/* Counts up the cas unique of an item that has one. */
+static int renumber(Runner *r, View *v) {
+    if (!v->unique) return DONE;
+    PyObject *last = get(r->engine, &r->version), *next = NULL;
+    if (last) v->unique = PyLong_AsUnsignedLongLong(last) + 1;
+    Py_XDECREF(last);
+    if (PyErr_Occurred() || !(next = PyLong_FromUnsignedLongLong(v->unique))) return ERROR;
+    int done = put(r->engine, &r->version, next);
+    if (done == DONE) done = put(v->item, &r->extra, next);
+    Py_DECREF(next);
+    return done;
+}
+
+/* Replies */
+
+static int flush_replies(Runner *r) {
+    if (!r->reply_size) return DONE;
+    PyObject *reply = PyBytes_FromStringAndSize(r->reply, r->reply_size);
+    int failed = !reply || PyList_Append(r->out, reply);
+    Py_XDECREF(reply);
+    r->reply_size = 0;
+    return failed ? ERROR : DONE;
+}
+
+/* Room for a reply of `size` bytes, at r->reply + r->reply_size; STOP if it is too large to be copied. */
+static int make_room(Runner *r, Py_ssize_t size) {
+    Py_ssize_t needed = r->reply_size + size;
+    if (needed <= r->reply_room) return DONE;
+    if (needed > MOST_REPLIES) return STOP;
+    Py_ssize_t room = needed < MOST_REPLIES / 2 ? 2 * needed : MOST_REPLIES;
+    char *larger = PyMem_Realloc(r->reply, room);
+    if (!larger) return PyErr_NoMemory(), ERROR;
+    r->reply = larger;
+    r->reply_room = room;
+    return DONE;
+}
+
+static inline void append(Runner *r, const char *from, Py_ssize_t size) {
+    memcpy(r->reply + r->reply_size, from, size);
+    r->reply_size += size;
+}
+#define APPEND(r, text) append(r, text, sizeof text - 1)
+
+static int answer(Runner *r, const char *text, Py_ssize_t size) {
+    int done = make_room(r, size);
+    if (done == DONE) append(r, text, size);
+    return done;
+}
+#define ANSWER(r, text) answer(r, text, sizeof text - 1)
+
+/* The decimal digits of a number; `to` has room for 20. */
+static int write_digits(char *to, u64 number) {
+    char digits[20];
+    int size = 0;
+    do digits[size++] = (char)('0' + number % 10); while (number /= 10);
+    for (int i = 0; i < size; i++) to[i] = digits[size - 1 - i];
+    return size;
+}
+
+static void append_number(Runner *r, u64 number) {
+    r->reply_size += write_digits(r->reply + r->reply_size, number);
+}
+
+/* Numbers and words */
+
+/* A number of at most 18 digits without leading zeros; -1 for anything else. */
+static long long read_number(Word word) {
+    if (word.size < 1 || word.size > SAFE_DIGITS - 1 || (word.at[0] == '0' && word.size > 1)) return -1;
+    long long number = 0;
+    for (Py_ssize_t i = 0; i < word.size; i++) {
+        unsigned digit = (unsigned char)word.at[i] - '0';
+        if (digit > 9) return -1;
+        number = number * 10 + digit;
+    }
+    return number;
+}
+
+static int is(Word word, const char *text, Py_ssize_t size) {
+    return word.size == size && !memcmp(word.at, text, size);
+}
+#define IS(word, text) is(word, text, sizeof text - 1)
+
+/* The words of a line up to `most`, with single spaces between them; STOP if it is not complete, ends in
+another way, has more, or has other control characters. `after` is where the next line begins. */
+static int read_words(const char *at, const char *end, Word *words, int most, const char **after) {
+    int count = 0;
+    for (;;) {
+        const char *begin = at;
+        while (at < end && (unsigned char)*at > ' ') at++;
+        if (at == begin || at == end || count == most) return STOP;
+        words[count++] = (Word){begin, at - begin};
+        if (*at != ' ') break;
+        at++;
+    }
+    if (*at != '\r' || at + 1 == end || at[1] != '\n') return STOP;
+    *after = at + 2;
+    return count;
+}
+
+static const char *value_at(const View *v) {
+    return (const char *)memchr(v->at, '\n', v->size) + 1;
+}
+
+static Py_ssize_t value_size(const View *v) {
+    return v->at + v->size - AFTER_VALUE - value_at(v);
+}
+
+/* The flags and the size in the reply to a get for `key`. */
+static Word numbers_of(const View *v, Py_ssize_t key_size) {
+    const char *begin = v->at + 7 + key_size;
+    return (Word){begin, value_at(v) - 2 - begin};
+}
+
+static Word flags_of(const View *v, Py_ssize_t key_size) {
+    Word numbers = numbers_of(v, key_size);
+    numbers.size = (const char *)memchr(numbers.at, ' ', numbers.size) - numbers.at;
+    return numbers;
+}
+
+/* What commands of all protocols do to items */
+
+/* A new reply to a get; the value is at most two pieces. */
+static PyObject *frame(Word key, Word flags, Word one, Word two) {
+    char digits[20];
+    Py_ssize_t length = write_digits(digits, (u64)(one.size + two.size));
+    Py_ssize_t size = 6 + key.size + 1 + flags.size + 1 + length + 2 + one.size + two.size + AFTER_VALUE;
+    PyObject *wire = PyBytes_FromStringAndSize(NULL, size);
+    if (!wire) return NULL;
+    char *to = PyBytes_AS_STRING(wire);
+#define WRITE(from, size) (memcpy(to, from, size), to += size)
+    WRITE("VALUE ", 6);
+    WRITE(key.at, key.size);
+    *to++ = ' ';
+    WRITE(flags.at, flags.size);
+    *to++ = ' ';
+    WRITE(digits, length);
+    WRITE("\r\n", 2);
+    WRITE(one.at, one.size);
+    WRITE(two.at, two.size);
+    WRITE("\r\nEND\r\n", AFTER_VALUE);
+    return wire;
+}
+
+/* Adds to a number that takes no more room afterwards; see `count_in_place`. */
+static int count_in_place(Runner *r, View *v, u64 delta, int down, u64 *number) {
+    PyObject *state = kept(r, v);
+    const char *stored = value_at(v), *end = v->at + v->size - AFTER_VALUE, *at = stored;
+    if (!state || end - stored > SAFE_DIGITS) return STOP;
+    u64 found = 0;
+    for (; at < end && *at >= '0' && *at <= '9'; at++) found = found * 10 + (u64)(*at - '0');
+    if (at == stored) return STOP;
+    while (at < end && *at == ' ') at++;  /* they follow a number that was longer */
+    if (at < end) return STOP;
+    if (down) found = found > delta ? found - delta : 0;
+    else if (__builtin_add_overflow(found, delta, &found)) return STOP;
+    char digits[20];
+    int length = write_digits(digits, found);
+    if (length > end - stored) return STOP;
+    PyObject *wire = PyBytes_FromStringAndSize(v->at, v->size);
+    if (!wire) return ERROR;
+    char *to = PyBytes_AS_STRING(wire) + (stored - v->at);
+    memcpy(to, digits, length);
+    memset(to + length, ' ', end - stored - length);
+    /* It is the same item, which has been fetched if it had been. */
+    if (v->bits & FETCHED) state = PyList_GET_ITEM(r->read, v->bits & (FRESH | FULL));
+    *number = found;
+    if (rewrite(r, v, wire, state) < 0 || renumber(r, v) < 0) return ERROR;
+    if (down) COUNT(r, decr_hits);
+    else COUNT(r, incr_hits);
+    return DONE;
+}
+
+static int count_miss(Runner *r, int down) {
+    int done = never_flushed(r);
+    if (done == DONE) count_of(r, down ? N_decr_misses : N_incr_misses, 1);
+    return done;
+}
+
+/* Stores another value in the place of one that is there and has no expiry; `wire` is stolen. */
+static int overwrite(Runner *r, View *v, PyObject *wire) {
+    PyObject *state = wire ? kept(r, v) : NULL;
+    int done = !wire ? ERROR : STOP;
+    if (state) done = rewrite(r, v, wire, state);
+    else Py_XDECREF(wire);
+    if (done != DONE) return done;
+    COUNT(r, cmd_set);
+    COUNT(r, total_items);
+    return renumber(r, v);
+}
+
+static int join(Runner *r, View *v, Word key, Word value, int before) {
+    const char *begin = value_at(v);
+    Word old = {begin, value_size(v)};
+    if (v->size + value.size + SAFE_DIGITS > r->safe_size) return STOP;
+    Word flags = flags_of(v, key.size);
+    return overwrite(r, v, before ? frame(key, flags, value, old) : frame(key, flags, old, value));
+}
+
+/* Touches an item that has an expiry both before and after, or neither; see `retime_plain`. */
+static int retime(Runner *r, View *v, long long exptime) {
+    if (exptime < 0 || exptime > MONTH || (exptime != 0) != (v->expires != 0)) return STOP;
+    if (exptime) {
+        if (now(r) < 0 || put_new(v->item, &r->expires, PyFloat_FromDouble(r->now + (double)exptime)) < 0) return ERROR;
+    }
+    COUNT(r, cmd_touch);
+    COUNT(r, touch_hits);
+    return use(r, v, r->read);
+}
+
+static int touch_miss(Runner *r) {
+    int done = never_flushed(r);
+    if (done == DONE) {
+        COUNT(r, cmd_touch);
+        COUNT(r, touch_misses);
+    }
+    return done;
+}
+
+static int get_miss(Runner *r) {
+    int done = never_flushed(r);
+    if (done == DONE) COUNT(r, get_misses);
+    return done;
+}
+
+static int store_nothing(Runner *r) {
+    int done = never_flushed(r);
+    if (done == DONE) COUNT(r, cmd_set);
+    return done;
+}
+
+static int delete_miss(Runner *r) {
+    int done = never_flushed(r);
+    if (done == DONE) COUNT(r, delete_misses);
+    return done;
+}
+
+/* Commands of the text protocol */
+
+/* `get <key>*`, and `gets` if the uniques are shown. */
+static int text_get(Runner *r, const char *start, const char *at, const char *end, int uniques, const char **after) {
+    struct { PyObject *item, *wire; u64 unique; } found[MOST_KEYS];
+    Py_ssize_t hits = 0, misses = 0, room = END_SIZE;
+    View v;
+    for (;; at++) {
+        Word key = {at, 0};
+        while (at < end && (unsigned char)*at > ' ') at++;
+        key.size = at - key.at;
+        if (at == end || hits + misses == MOST_KEYS) return STOP;
+        int known = look(r, key, &v);
+        if (known < DONE) return known;
+        if (known == ABSENT) misses++;
+        else if (uniques && !v.unique) return STOP;
+        else {
+            found[hits].item = v.item;
+            found[hits].wire = v.wire;
+            found[hits++].unique = v.unique;
+            room += v.size + (uniques ? 1 + 20 : 0);
+        }
+        if (*at == '\r' && at + 1 < end && at[1] == '\n') break;
+        if (*at != ' ') return STOP;
+    }
+    *after = at + 2;
+    int done = misses ? never_flushed(r) : DONE;
+    int alone = hits == 1 && !misses && !uniques && !r->reply_size && !PyList_GET_SIZE(r->out) && *after == end;
+    if (done == DONE && !alone) done = make_room(r, room);
+    if (done != DONE) return done;
+    for (Py_ssize_t i = 0; i < hits; i++) {
+        long long state = number_of(get(found[i].item, &r->state));  /* the same item may be asked for twice */
+        if (put(found[i].item, &r->state, PyList_GET_ITEM(r->read, state & MASK)) < 0) return ERROR;
+        if (alone) {
+            r->whole = Py_NewRef(found[i].wire);
+            break;
+        }
+        const char *wire = PyBytes_AS_STRING(found[i].wire);
+        Py_ssize_t size = PyBytes_GET_SIZE(found[i].wire) - END_SIZE;
+        if (uniques) {
+            Py_ssize_t head = (const char *)memchr(wire, '\n', size) - 1 - wire;
+            append(r, wire, head);
+            APPEND(r, " ");
+            append_number(r, found[i].unique);
+            append(r, wire + head, size - head);
+        } else append(r, wire, size);
+    }
+    if (!alone) APPEND(r, "END\r\n");
+    if (hits) count_of(r, N_hits, hits);
+    if (misses) count_of(r, N_get_misses, misses);
+    return DONE;
+}
+
+/* The value after a storage command's line; STOP if it is not there, too large, or ends in another way. */
+static int read_value(Runner *r, Word digits, const char **after, const char *end, Word *value) {
+    long long size = read_number(digits);
+    if (size < 0 || size > r->safe_size || size + 2 > end - *after) return STOP;
+    *value = (Word){*after, (Py_ssize_t)size};
+    *after += size + 2;
+    return (*after)[-2] == '\r' && (*after)[-1] == '\n' ? DONE : STOP;
+}
+
+static int is_flags(Word word) {
+    long long flags = read_number(word);
+    return flags >= 0 && flags <= UINT_MAX;
+}
+
+enum Mode { SET, ADD, REPLACE, APPEND_TO, PREPEND_TO, CAS };
+enum { STORED = DONE, NOT_STORED = DONE + 10, EXISTS, NOT_FOUND };
+
+/* Stores, and returns one of those; STOP if the twin has to. */
+static int store(Runner *r, enum Mode mode, Word key, Word flags, Word value, u64 unique) {
+    View v;
+    int known = look(r, key, &v), done;
+    if (known < DONE) return known;
+    if (known == ABSENT) {
+        if (mode == SET || mode == ADD) return STOP;
+        if ((done = store_nothing(r)) != DONE) return done;
+        if (mode == CAS) COUNT(r, cas_misses);
+        return mode == CAS ? NOT_FOUND : NOT_STORED;
+    }
+    int plain = !(v.bits & FULL);
+    if (mode == ADD) {
+        if (!plain) return STOP;
+        COUNT(r, cmd_set);
+        return use(r, &v, r->used) < 0 ? ERROR : NOT_STORED;
+    }
+    if (mode == APPEND_TO || mode == PREPEND_TO) return join(r, &v, key, value, mode == PREPEND_TO);
+    if (mode == CAS && r->cas && v.unique && v.unique != unique) {
+        COUNT(r, cmd_set);
+        COUNT(r, cas_badval);
+        return EXISTS;
+    }
+    if (v.expires || (mode == SET && !plain) || (mode == CAS && (!r->cas || !v.unique))) return STOP;
+    done = overwrite(r, &v, frame(key, flags, value, (Word){NULL, 0}));
+    if (done == DONE && mode == CAS) COUNT(r, cas_hits);
+    return done;
+}
+
+static int answer_stored(Runner *r, int outcome) {
+    switch (outcome) {
+        case STORED: return ANSWER(r, "STORED\r\n");
+        case NOT_STORED: return ANSWER(r, "NOT_STORED\r\n");
+        case EXISTS: return ANSWER(r, "EXISTS\r\n");
+        case NOT_FOUND: return ANSWER(r, "NOT_FOUND\r\n");
+        default: return outcome;
+    }
+}
+
+/* `<command> <key> <flags> <exptime> <bytes> [<unique>] [noreply]`. */
+static int text_store(Runner *r, enum Mode mode, Word *words, int count, const char **after, const char *end) {
+    int expected = mode == CAS ? 6 : 5, quiet = count == expected + 1 && IS(words[expected], "noreply");
+    Word value;
+    long long unique = 0;
+    if ((count != expected && !quiet) || !is_flags(words[2]) || !IS(words[3], "0")) return STOP;
+    if (mode == CAS && (quiet || (unique = read_number(words[5])) < 0)) return STOP;
+    int done = read_value(r, words[4], after, end, &value);
+    if (done != DONE) return done;
+    int outcome = store(r, mode, words[1], words[2], value, (u64)unique);
+    return outcome < DONE || quiet ? (outcome < DONE ? outcome : DONE) : answer_stored(r, outcome);
+}
+
+static int text_count(Runner *r, int down, Word *words, int count) {
+    int quiet = count == 4 && IS(words[3], "noreply");
+    long long delta = count == 3 || quiet ? read_number(words[2]) : -1;
+    if (delta < 0) return STOP;
+    View v;
+    u64 number;
+    int known = look(r, words[1], &v), done;
+    if (known < DONE) return known;
+    if ((done = known == ABSENT ? count_miss(r, down) : count_in_place(r, &v, (u64)delta, down, &number)) != DONE) return done;
+    if (quiet) return DONE;
+    if (known == ABSENT) return ANSWER(r, "NOT_FOUND\r\n");
+    append_number(r, number);
+    return ANSWER(r, "\r\n");
+}
+
+static int text_touch(Runner *r, Word *words, int count) {
+    int quiet = count == 4 && IS(words[3], "noreply");
+    long long exptime = count == 3 || quiet ? read_number(words[2]) : -1;
+    if (exptime < 0) return STOP;
+    View v;
+    int known = look(r, words[1], &v), done;
+    if (known < DONE) return known;
+    if ((done = known == ABSENT ? touch_miss(r) : retime(r, &v, exptime)) != DONE || quiet) return done;
+    return known == ABSENT ? ANSWER(r, "NOT_FOUND\r\n") : ANSWER(r, "TOUCHED\r\n");
+}
+
+static int text_gat(Runner *r, Word *words, int count) {
+    long long exptime = count == 3 ? read_number(words[1]) : -1;
+    if (exptime < 0) return STOP;
+    View v;
+    int known = look(r, words[2], &v), done;
+    if (known < DONE) return known;
+    if (known == ABSENT) return (done = touch_miss(r)) == DONE ? ANSWER(r, "END\r\n") : done;
+    if ((done = make_room(r, v.size)) != DONE) return done;
+    if ((done = retime(r, &v, exptime)) == DONE) append(r, v.at, v.size);
+    return done;
+}
+
+static int text_delete(Runner *r, Word *words, int count) {
+    int quiet = count == 3 && IS(words[2], "noreply"), done;
+    View v;
+    if ((count != 2 && !quiet) || IS(words[1], "noreply")) return STOP;
+    int known = look(r, words[1], &v);
+    if (known != ABSENT) return known == ERROR ? ERROR : STOP;
+    return (done = delete_miss(r)) != DONE || quiet ? done : ANSWER(r, "NOT_FOUND\r\n");
+}
+
+/* Meta commands */
+
+/* Appends the opaque and the key, as far as they are asked for, in order: see `_echo`. */
+static void echo(Runner *r, Word *flags, int count, Word key) {
+    for (int i = 0; i < count; i++) {
+        char flag = flags[i].at[0];
+        if (flag != 'O' && flag != 'k') continue;
+        APPEND(r, " ");
+        append(r, flags[i].at, flags[i].size);
+        if (flag == 'k') append(r, key.at, key.size);
+    }
+}
+
+/* Checks the flags: each once, those in `letters` alone, those in `valued` with something after them. Returns
+the set of the letters, as bits from '@' on; 0 for others, which the twin takes. */
+static u64 read_flags(Word *flags, int count, const char *letters, const char *valued) {
+    u64 seen = 1;
+    for (int i = 0; i < count; i++) {
+        char flag = flags[i].at[0];
+        if (flag < '@' || flag > 'z') return 0;
+        u64 bit = (u64)1 << (flag - '@');
+        const char *among = flags[i].size == 1 ? letters : valued;
+        if (seen & bit || !strchr(among, flag) || flags[i].size > 32) return 0;
+        seen |= bit;
+    }
+    return seen;
+}
+#define HAS(seen, flag) ((seen) >> ((flag) - '@') & 1)
+
+static int meta_get(Runner *r, Word *words, int count) {
+    Word key = words[1], *flags = words + 2;
+    View v;
+    u64 seen = read_flags(flags, count -= 2, "vsftkqc", "O");
+    if (!seen) return STOP;
+    int known = look(r, key, &v), done;
+    if (known < DONE) return known;
+    if (known == ABSENT) {
+        if ((done = get_miss(r)) != DONE || HAS(seen, 'q')) return done;
+        APPEND(r, "EN");
+        echo(r, flags, count, key);
+        return ANSWER(r, "\r\n");
+    }
+    if (HAS(seen, 'c') && !v.unique) return STOP;
+    const char *value = value_at(&v);
+    Word client_flags = flags_of(&v, key.size);
+    Py_ssize_t size = value_size(&v);
+    if (v.expires && HAS(seen, 't') && now(r) < 0) return ERROR;
+    if ((done = make_room(r, size + 1024)) != DONE || (done = use(r, &v, r->read)) != DONE) return done;
+    COUNT(r, hits);
+    if (HAS(seen, 'v')) {
+        APPEND(r, "VA ");
+        append_number(r, (u64)size);
+    } else APPEND(r, "HD");
+    for (int i = 0; i < count; i++) {
+        char flag = flags[i].at[0];
+        if (flag == 'v' || flag == 'q') continue;
+        APPEND(r, " ");
+        append(r, flags[i].at, flags[i].size);
+        if (flag == 's') append_number(r, (u64)size);
+        else if (flag == 'f') append(r, client_flags.at, client_flags.size);
+        else if (flag == 'c') append_number(r, v.unique);
+        else if (flag == 'k') append(r, key.at, key.size);
+        else if (flag == 't' && !v.expires) APPEND(r, "-1");
+        else if (flag == 't') {
+            u64 left = (u64)(v.expires - r->now);  /* it has not expired */
+            append_number(r, left + (v.expires - r->now > (double)left));
+        }
+    }
+    APPEND(r, "\r\n");
+    if (HAS(seen, 'v')) append(r, value, size + 2);
+    return DONE;
+}
+
+static int meta_set(Runner *r, Word *words, int count, const char **after, const char *end) {
+    Word *flags = words + 3, client_flags = {"0", 1}, value;
+    u64 seen = count > 2 ? read_flags(flags, count -= 3, "qk", "OFT") : 0;
+    if (!seen) return STOP;
+    for (int i = 0; i < count; i++) {
+        Word rest = {flags[i].at + 1, flags[i].size - 1};
+        if (*flags[i].at == 'F') {
+            if (!is_flags(rest)) return STOP;
+            client_flags = rest;
+        } else if (*flags[i].at == 'T' && !IS(rest, "0")) return STOP;
+    }
+    int done = read_value(r, words[2], after, end, &value);
+    if (done == DONE) done = store(r, SET, words[1], client_flags, value, 0);
+    if (done != DONE || HAS(seen, 'q')) return done;
+    APPEND(r, "HD");
+    echo(r, flags, count, words[1]);
+    return ANSWER(r, "\r\n");
+}
+
+static int meta_delete(Runner *r, Word *words, int count) {
+    View v;
+    u64 seen = read_flags(words + 2, count - 2, "qk", "O");
+    if (!seen) return STOP;
+    int known = look(r, words[1], &v), done;
+    if (known != ABSENT) return known == ERROR ? ERROR : STOP;
+    if ((done = delete_miss(r)) != DONE) return done;
+    APPEND(r, "NF");
+    echo(r, words + 2, count - 2, words[1]);
+    return ANSWER(r, "\r\n");
+}
+
+static int meta_count(Runner *r, Word *words, int count) {
+    Word key = words[1], *flags = words + 2;
+    u64 seen = read_flags(flags, count -= 2, "vqk", "ODM"), number;
+    long long delta = 1;
+    int down = 0;
+    if (!seen) return STOP;
+    for (int i = 0; i < count; i++) {
+        Word rest = {flags[i].at + 1, flags[i].size - 1};
+        if (*flags[i].at == 'D' && (delta = read_number(rest)) < 0) return STOP;
+        if (*flags[i].at != 'M') continue;
+        if (rest.size != 1 || !strchr("I+D-", *rest.at)) return STOP;
+        down = *rest.at == 'D' || *rest.at == '-';
+    }
+    View v;
+    int known = look(r, key, &v), done;
+    if (known < DONE) return known;
+    if ((done = known == ABSENT ? count_miss(r, down) : count_in_place(r, &v, (u64)delta, down, &number)) != DONE) return done;
+    if (known == ABSENT) APPEND(r, "NF");
+    else if (HAS(seen, 'q')) return DONE;
+    else if (HAS(seen, 'v')) {
+        char digits[20];
+        int length = write_digits(digits, number);
+        APPEND(r, "VA ");
+        append_number(r, (u64)length);
+        echo(r, flags, count, key);
+        APPEND(r, "\r\n");
+        append(r, digits, length);
+        return ANSWER(r, "\r\n");
+    } else APPEND(r, "HD");
+    echo(r, flags, count, key);
+    return ANSWER(r, "\r\n");
+}
+
+#define COMMAND(first, second) ((first) << 8 | (second))
+
+/* Carries out the command at `start`; `after` is where the next one begins then. */
+static int text_command(Runner *r, const char *start, const char *end, const char **after) {
+    if (end - start > 6 && !memcmp(start, "get", 3)) {
+        if (start[3] == ' ') return text_get(r, start, start + 4, end, 0, after);
+        if (start[3] == 's' && start[4] == ' ' && r->cas) return text_get(r, start, start + 5, end, 1, after);
+    }
+    Word words[MOST_WORDS];
+    int count = read_words(start, end, words, MOST_WORDS, after);
+    if (count < 1 || words[0].size < 2) return STOP;
+    if (count == 1) return IS(words[0], "mn") ? ANSWER(r, "MN\r\n") : STOP;
+    Word first = words[0];
+    switch (COMMAND(first.at[0], first.at[1])) {
+        case COMMAND('m', 'g'): return first.size == 2 ? meta_get(r, words, count) : STOP;
+        case COMMAND('m', 's'): return first.size == 2 ? meta_set(r, words, count, after, end) : STOP;
+        case COMMAND('m', 'd'): return first.size == 2 ? meta_delete(r, words, count) : STOP;
+        case COMMAND('m', 'a'): return first.size == 2 ? meta_count(r, words, count) : STOP;
+        case COMMAND('s', 'e'): return IS(first, "set") ? text_store(r, SET, words, count, after, end) : STOP;
+        case COMMAND('a', 'd'): return IS(first, "add") ? text_store(r, ADD, words, count, after, end) : STOP;
+        case COMMAND('r', 'e'): return IS(first, "replace") ? text_store(r, REPLACE, words, count, after, end) : STOP;
+        case COMMAND('a', 'p'): return IS(first, "append") ? text_store(r, APPEND_TO, words, count, after, end) : STOP;
+        case COMMAND('p', 'r'): return IS(first, "prepend") ? text_store(r, PREPEND_TO, words, count, after, end) : STOP;
+        case COMMAND('c', 'a'): return IS(first, "cas") ? text_store(r, CAS, words, count, after, end) : STOP;
+        case COMMAND('i', 'n'): return IS(first, "incr") ? text_count(r, 0, words, count) : STOP;
+        case COMMAND('d', 'e'):
+            return IS(first, "decr") ? text_count(r, 1, words, count) : IS(first, "delete") ? text_delete(r, words, count) : STOP;
+        case COMMAND('t', 'o'): return IS(first, "touch") ? text_touch(r, words, count) : STOP;
+        case COMMAND('g', 'a'): return IS(first, "gat") ? text_gat(r, words, count) : STOP;
+        default: return STOP;
+    }
+}
+
+/* Commands of the binary protocol */
+
+enum {
+    OP_GET, OP_SET, OP_DELETE = 4, OP_INCR, OP_DECR, OP_GETQ = 9, OP_NOOP, OP_GETK = 12, OP_GETKQ, OP_APPEND, OP_PREPEND,
+    OP_SETQ = 17, OP_DELETEQ = 20, OP_INCRQ, OP_DECRQ, OP_APPENDQ = 25, OP_PREPENDQ, OP_TOUCH = 28
+};
+
+typedef struct {
+    int opcode;
+    u64 cas;
+    Word opaque, extras, key, value;
+} Packet;
+
+static u64 read_big(const char *at, int size) {
+    u64 number = 0;
+    for (int i = 0; i < size; i++) number = number << 8 | (unsigned char)at[i];
+    return number;
+}
+
+static char *write_big(char *to, u64 number, int size) {
+    for (int i = size; i--; number >>= 8) to[i] = (char)number;
+    return to + size;
+}
+
+static void append_header(Runner *r, const Packet *p, int key, int extras, int status, u64 body, u64 unique) {
+    char *to = r->reply + r->reply_size;
+    *to++ = (char)0x81;
+    *to++ = (char)p->opcode;
+    to = write_big(to, (u64)key, 2);
+    *to++ = (char)extras;
+    *to++ = 0;
+    to = write_big(to, (u64)status, 2);
+    to = write_big(to, body, 4);
+    memcpy(to, p->opaque.at, 4);
+    write_big(to + 4, unique, 8);
+    r->reply_size += HEADER;
+}
+
+static void append_big(Runner *r, u64 number, int size) {
+    write_big(r->reply + r->reply_size, number, size);
+    r->reply_size += size;
+}
+
+static int binary_miss(Runner *r, const Packet *p, int with_key) {
+    if (with_key) {
+        append_header(r, p, (int)p->key.size, 0, 1, (u64)p->key.size, 0);
+        append(r, p->key.at, p->key.size);
+    } else {
+        append_header(r, p, 0, 0, 1, 9, 0);
+        APPEND(r, "Not found");
+    }
+    return DONE;
+}
+
+static int binary_get(Runner *r, const Packet *p, View *v, int known) {
+    int with_key = p->opcode == OP_GETK || p->opcode == OP_GETKQ, quiet = p->opcode == OP_GETQ || p->opcode == OP_GETKQ;
+    int done;
+    if (p->extras.size || p->value.size) return STOP;
+    if (known == ABSENT) return (done = get_miss(r)) != DONE || quiet ? done : binary_miss(r, p, with_key);
+    Word value = {value_at(v), value_size(v)};
+    if ((done = make_room(r, value.size + 1024)) != DONE || (r->cas && !v->unique)) return done < DONE ? done : STOP;
+    Py_ssize_t key = with_key ? p->key.size : 0;
+    append_header(r, p, (int)key, 4, 0, (u64)(4 + key + value.size), v->unique);
+    append_big(r, (u64)read_number(flags_of(v, p->key.size)), 4);
+    append(r, p->key.at, key);
+    append(r, value.at, value.size);
+    COUNT(r, hits);
+    return use(r, v, r->read);
+}
+
+static int binary_set(Runner *r, const Packet *p, View *v, int known) {
+    if (p->cas || p->extras.size != 8 || p->value.size > r->safe_size || read_big(p->extras.at + 4, 4)) return STOP;
+    if (known == ABSENT || !r->cas || !v->unique || v->expires) return STOP;
+    char digits[20];
+    Word flags = {digits, write_digits(digits, read_big(p->extras.at, 4))};
+    PyObject *wire = frame(p->key, flags, p->value, (Word){NULL, 0});
+    if (!wire) return ERROR;
+    if (PyBytes_GET_SIZE(wire) != v->size) {  /* the twin replaces the item by another */
+        Py_DECREF(wire);
+        return STOP;
+    }
+    int done = overwrite(r, v, wire);
+    if (done == DONE && p->opcode == OP_SET) append_header(r, p, 0, 0, 0, 0, v->unique);
+    return done;
+}
+
+static int binary_join(Runner *r, const Packet *p, View *v, int known, int before) {
+    if (p->cas || p->extras.size || known == ABSENT || (r->cas && !v->unique)) return STOP;
+    int done = join(r, v, p->key, p->value, before);
+    if (done == DONE && (p->opcode == OP_APPEND || p->opcode == OP_PREPEND)) append_header(r, p, 0, 0, 0, 0, v->unique);
+    return done;
+}
+
+static int binary_count(Runner *r, const Packet *p, View *v, int known, int down) {
+    if (p->cas || p->value.size || p->extras.size != 20 || known == ABSENT || (r->cas && !v->unique)) return STOP;
+    u64 number;
+    int done = count_in_place(r, v, read_big(p->extras.at, 8), down, &number);
+    if (done == DONE && (p->opcode == OP_INCR || p->opcode == OP_DECR)) {
+        append_header(r, p, 0, 0, 0, 8, v->unique);
+        append_big(r, number, 8);
+    }
+    return done;
+}
+
+static int binary_delete(Runner *r, const Packet *p, int known) {
+    if (p->cas || p->extras.size || p->value.size || known != ABSENT) return STOP;
+    int done = delete_miss(r);
+    return done == DONE ? binary_miss(r, p, 0) : done;
+}
+
+static int binary_touch(Runner *r, const Packet *p, View *v, int known) {
+    if (p->extras.size != 4 || p->value.size || known == ABSENT || (r->cas && !v->unique)) return STOP;
+    int done = retime(r, v, (long long)read_big(p->extras.at, 4));
+    if (done != DONE) return done;
+    append_header(r, p, 0, 4, 0, 4, v->unique);
+    append_big(r, (u64)read_number(flags_of(v, p->key.size)), 4);
+    return DONE;
+}
+
+/* Takes a packet apart; STOP if it is not complete, has no key or a long one, or is none. */
+static int read_packet(const char *start, const char *end, Packet *p, const char **after) {
+    if (end - start < HEADER || (unsigned char)*start != 0x80) return STOP;
+    Py_ssize_t key = (Py_ssize_t)read_big(start + 2, 2), extras = (unsigned char)start[4], body = (Py_ssize_t)read_big(start + 8, 4);
+    p->opcode = (unsigned char)start[1];
+    p->opaque = (Word){start + 12, 4};
+    p->cas = read_big(start + 16, 8);
+    start += HEADER;
+    if (body > end - start || key + extras > body || key > LONGEST_KEY || (!key && (p->opcode != OP_NOOP || body))) return STOP;
+    p->extras = (Word){start, extras};
+    p->key = (Word){start + extras, key};
+    p->value = (Word){start + extras + key, body - extras - key};
+    *after = start + body;
+    return DONE;
+}
+
+static int binary_command(Runner *r, const Packet *p) {
+    if (p->opcode == OP_NOOP) return p->key.size ? STOP : (append_header(r, p, 0, 0, 0, 0, 0), DONE);
+    for (Py_ssize_t i = 0; i < p->key.size; i++) if ((unsigned char)p->key.at[i] <= ' ') return STOP;
+    View v = {0};
+    int known = look(r, p->key, &v);
+    if (known < DONE) return known;
+    switch (p->opcode) {
+        case OP_GET: case OP_GETQ: case OP_GETK: case OP_GETKQ: return binary_get(r, p, &v, known);
+        case OP_SET: case OP_SETQ: return binary_set(r, p, &v, known);
+        case OP_APPEND: case OP_APPENDQ: return binary_join(r, p, &v, known, 0);
+        case OP_PREPEND: case OP_PREPENDQ: return binary_join(r, p, &v, known, 1);
+        case OP_INCR: case OP_INCRQ: return binary_count(r, p, &v, known, 0);
+        case OP_DECR: case OP_DECRQ: return binary_count(r, p, &v, known, 1);
+        case OP_DELETE: case OP_DELETEQ: return binary_delete(r, p, known);
+        case OP_TOUCH: return binary_touch(r, p, &v, known);
+        default: return STOP;
+    }
+}
+
+/* Runs */
+
+/* Takes over the replies of the twin, in order. What is large is not copied. */
+static int take_replies(Runner *r) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(r->replies); i++) {
+        PyObject *part = PyList_GET_ITEM(r->replies, i);
+        int small = PyBytes_CheckExact(part) && PyBytes_GET_SIZE(part) <= MOST_REPLIES / 8;
+        int done = small ? make_room(r, PyBytes_GET_SIZE(part)) : STOP;
+        if (done == DONE) append(r, PyBytes_AS_STRING(part), PyBytes_GET_SIZE(part));
+        else if (done < 0 || flush_replies(r) < 0 || PyList_Append(r->out, part)) return ERROR;
+    }
+    return PyList_SetSlice(r->replies, 0, PY_SSIZE_T_MAX, NULL) ? ERROR : DONE;
+}
+
+/* Has the twin carry out the command at r->position; STOP if it does not either. */
+static int ask(Runner *r, PyObject *twin, PyObject *data, Py_ssize_t *next) {
+    PyObject *position = PyObject_CallFunction(twin, "On", data, r->position);
+    if (!position) return ERROR;
+    *next = PyLong_AsSsize_t(position);
+    Py_DECREF(position);
+    if (*next < 0 || take_replies(r) < 0) return ERROR;
+    return *next > 0 ? follow(r) < 0 ? ERROR : DONE : STOP;
+}
+
+static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int binary) {
+    if (count != 2 || !PyBytes_CheckExact(args[0]) || !PyList_CheckExact(args[1]))
+        return PyErr_Format(PyExc_TypeError, "bytes and a list are needed");
+    PyObject *data = args[0], *reply = NULL;
+    r->position = r->served = 0;
+    if (r->busy || !PyObject_IsTrue(PyList_GET_ITEM(r->fast_read, 0))) Py_RETURN_NONE;  /* commands are observed */
+    long long until = number_of(get(r->counters, &r->until));
+    if (until <= 1) return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);  /* this read is sampled */
+    int done = follow(r);
+    if (done != DONE) return done < 0 ? NULL : Py_NewRef(Py_None);
+    const char *start = PyBytes_AS_STRING(data), *after = start, *end = start + PyBytes_GET_SIZE(data);
+    r->busy = 1;
+    r->out = args[1];
+    r->reply_size = 0;
+    while (start + r->position < end && r->served < r->at_most) {
+        Packet packet;
+        Py_ssize_t before = r->reply_size;
+        done = r->dicts ? make_room(r, 2048) : STOP;
+        if (binary) {
+            int whole = read_packet(start + r->position, end, &packet, &after);
+            if (!whole) break;
+            if (done == DONE) done = binary_command(r, &packet);
+        } else if (done == DONE) done = text_command(r, start + r->position, end, &after);
+        Py_ssize_t next = after - start;
+        if (done == STOP) r->reply_size = before;
+        if (done == STOP) done = ask(r, binary ? r->binary_twin : r->text_twin, data, &next);
+        if (done != DONE) break;
+        r->position = next;
+        r->served++;
+        if (r->whole) break;
+    }
+    Py_CLEAR(r->line);
+    r->busy = 0;
+    if (r->position) count_of(r, N_bytes_read, r->position);
+    if (done >= 0) {
+        int all = start + r->position == end;
+        if (all) done = put_new(r->counters, &r->until, PyLong_FromLongLong(until - 1));
+        if (r->whole) reply = r->whole;
+        else if (all && !PyList_GET_SIZE(r->out)) reply = PyBytes_FromStringAndSize(r->reply, r->reply_size);
+        else if (flush_replies(r) == DONE) reply = Py_NewRef(Py_None);
+        r->whole = NULL;
+        if (reply && reply != Py_None) count_of(r, N_bytes_written, PyBytes_GET_SIZE(reply));
+        if (done < 0) Py_CLEAR(reply);
+    }
+    Py_CLEAR(r->whole);
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    if (add_counts(r) < 0) Py_CLEAR(reply);
+    if (type) PyErr_Restore(type, value, trace);
+    r->out = NULL;
+    return reply;
+}
+
+static PyObject *Runner_text(Runner *r, PyObject *const *args, Py_ssize_t count) { return run(r, args, count, 0); }
+static PyObject *Runner_binary(Runner *r, PyObject *const *args, Py_ssize_t count) { return run(r, args, count, 1); }
+
+static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"engine", "item", "full_item", "text_twin", "binary_twin", "replies", "at_most", NULL};
+    PyObject *engine, *item, *full, *text, *binary, *replies;
+    if (r->engine) return PyErr_Format(PyExc_TypeError, "a runner is made once"), -1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!OOO!n:Runner", names, &engine, &PyType_Type, &item, &PyType_Type, &full,
+                                     &text, &binary, &PyList_Type, &replies, &r->at_most)) return -1;
+    r->item_type = Py_NewRef(item);
+    r->full_type = Py_NewRef(full);
+    r->text_twin = Py_NewRef(text);
+    r->binary_twin = Py_NewRef(binary);
+    r->replies = Py_NewRef(replies);
+    r->engine = Py_NewRef(engine);
+    PyObject *usage = PyObject_GetAttrString(engine, "usage"), *policy = NULL, *cas, *safe;
+    r->table = PyObject_GetAttrString(engine, "items");
+    r->counters = PyObject_GetAttrString(engine, "counters");
+    r->clock = PyObject_GetAttrString(engine, "clock");
+    cas = PyObject_GetAttrString(engine, "cas_enabled");
+    safe = PyObject_GetAttrString(engine, "safe_size");
+    if (r->table) policy = PyObject_GetAttrString(r->table, "_policy");
+    if (cas) r->cas = (char)PyObject_IsTrue(cas);
+    if (safe) r->safe_size = PyLong_AsSsize_t(safe);
+    struct { PyObject **list; const char *name; } states[] = {
+        {&r->read, "read"}, {&r->used, "used"}, {&r->fast_read, "fast_read"}, {&r->fast_store, "fast_store"},
+        {&r->full_store, "full_store"}};
+    for (size_t i = 0; usage && i < sizeof states / sizeof *states; i++) {
+        PyObject *list = *states[i].list = PyObject_GetAttrString(usage, states[i].name);
+        if (list && (!PyList_CheckExact(list) || PyList_GET_SIZE(list) != MASK + 1))
+            PyErr_SetString(PyExc_TypeError, "states are lists by the bits of a state");
+        if (PyErr_Occurred()) break;
+    }
+    if (!PyErr_Occurred()) {
+        PyObject *tables = (PyObject *)Py_TYPE(r->table), *kind = (PyObject *)Py_TYPE(policy), *count = (PyObject *)Py_TYPE(r->counters);
+        struct { Field *field; PyObject *type; const char *name; } fields[] = {
+            {&r->wire, item, "wire"}, {&r->state, item, "state"}, {&r->expires, full, "expires"}, {&r->extra, full, "extra"},
+            {&r->until, count, "until_slow_sample"}, {&r->get_by_line, tables, "get_by_line"}, {&r->flushed, tables, "flushed"},
+            {&r->used_bytes, tables, "used"}, {&r->room, tables, "_room"}, {&r->small, kind, "_small_bytes"},
+            {&r->main, kind, "_main_bytes"}, {&r->version, (PyObject *)Py_TYPE(engine), "_version"}};
+        int done = DONE;
+        for (size_t i = 0; done == DONE && i < sizeof fields / sizeof *fields; i++)
+            done = find_field(fields[i].field, fields[i].type, fields[i].name);
+        for (int i = 0; done == DONE && i < COUNTED; i++) done = find_field(&r->counter[i], count, COUNTER_NAMES[i]);
+    }
+    Py_XDECREF(usage);
+    Py_XDECREF(policy);
+    Py_XDECREF(cas);
+    Py_XDECREF(safe);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+#define REFERENCES(X) X(engine) X(table) X(counters) X(clock) X(item_type) X(full_type) X(read) X(used) X(fast_read) \
+    X(fast_store) X(full_store) X(text_twin) X(binary_twin) X(replies) X(find) X(dicts) X(policy) X(line) X(whole)
+#define VISIT(name) Py_VISIT(r->name);
+#define CLEAR(name) Py_CLEAR(r->name);
+
+static int Runner_traverse(Runner *r, visitproc visit, void *arg) {
+    REFERENCES(VISIT)
+    return 0;
+}
+
+static int Runner_clear(Runner *r) {
+    REFERENCES(CLEAR)
+    return 0;
+}
+
+static void Runner_dealloc(Runner *r) {
+    PyObject_GC_UnTrack(r);
+    Runner_clear(r);
+    Field *fields[] = {&r->wire, &r->state, &r->expires, &r->extra, &r->until, &r->get_by_line, &r->flushed, &r->used_bytes,
+                       &r->room, &r->small, &r->main, &r->version};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) Py_CLEAR(fields[i]->name);
+    for (int i = 0; i < COUNTED; i++) Py_CLEAR(r->counter[i].name);
+    PyMem_Free(r->reply);
+    Py_TYPE(r)->tp_free(r);
+}
+
+static PyMethodDef Runner_methods[] = {
+    {"text", (PyCFunction)(void (*)(void))Runner_text, METH_FASTCALL, "Carry out commands of the text protocol."},
+    {"binary", (PyCFunction)(void (*)(void))Runner_binary, METH_FASTCALL, "Carry out commands of the binary protocol."},
+    {NULL},
+};
+static PyMemberDef Runner_members[] = {
+    {"position", T_PYSSIZET, offsetof(Runner, position), READONLY, "where the last run ended"},
+    {"served", T_PYSSIZET, offsetof(Runner, served), READONLY, "the commands that it carried out"},
+    {NULL},
+};
+static PyTypeObject RunnerType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "memlite.server.execution._native.Runner", .tp_basicsize = sizeof(Runner),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, .tp_new = PyType_GenericNew, .tp_init = (initproc)Runner_init,
+    .tp_dealloc = (destructor)Runner_dealloc, .tp_traverse = (traverseproc)Runner_traverse, .tp_clear = (inquiry)Runner_clear,
+    .tp_methods = Runner_methods, .tp_members = Runner_members, .tp_doc = "Carries out runs of commands; see runner.py.",
+};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "Runs of commands in C.", -1, NULL};
+PyMODINIT_FUNC PyInit__native(void) {
+    if (PyType_Ready(&RunnerType)) return NULL;
+    PyObject *m = PyModule_Create(&module), *names = m ? Py_BuildValue("[ss]", "VERSION", "Runner") : NULL;
+    if (!names || PyModule_AddObjectRef(m, "__all__", names) || PyModule_AddIntMacro(m, VERSION)
+        || PyModule_AddObjectRef(m, "Runner", (PyObject *)&RunnerType)) Py_CLEAR(m);
+    Py_XDECREF(names);
+    return m;
+}

@@ -1,0 +1,119 @@
+"""Runs of commands in C, where a compiler made the module: what arrives is carried out at once.
+
+`_native.c` takes the commands of `memlite.server.execution.short_commands` and
+`short_binary_commands` that concern an item which is plain, or none, and asks these for all others.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeAlias, cast
+
+from memlite.core.build import extension
+from memlite.engine import MemoryEngine
+from memlite.memory import FullItem, Item, Part
+from memlite.server.execution.dialects import BINARY, TEXT, Dialect
+from memlite.server.execution.short_commands import SHORTCUTS
+from memlite.server.execution.text_commands import TextCommands
+
+__all__ = ["NATIVE", "Run", "Runner", "make_runner", "run_of"]
+
+Run: TypeAlias = Callable[[bytes, list[Part]], bytes | None]
+"""Carries out commands; see `Runner.text`."""
+
+_VERSION: Final = 1
+"""`_native.c` has the same."""
+
+NATIVE: Final[Any] = extension("memlite.server.execution._native", _VERSION)
+"""The module in C; None if it is not used."""
+
+_CR: Final = 13
+_G: Final = b"g"[0]
+_E: Final = b"e"[0]
+
+
+class Runner(Protocol):
+    """Carries out what clients send, as far as these are complete commands in their usual form.
+
+    Attributes:
+        position: where the last run ended: everything before has been carried out.
+        served: the commands of that run.
+    """
+
+    @property
+    def position(self) -> int: ...  # noqa: D102 - see the class
+    @property
+    def served(self) -> int: ...  # noqa: D102
+
+    def text(self, data: bytes, out: list[Part]) -> bytes | None:
+        """Carry out commands of the text protocol, at most as many as in a turn.
+
+        Counts the bytes that were read, and the read if all of it has been carried out.
+
+        Args:
+            data: what has arrived.
+            out: a list without replies.
+
+        Returns:
+            The replies, counted as written, if they answer all of `data`. None if they do not, or
+            are large: then they are in `out`, and `position` says how far it came.
+        """
+
+    def binary(self, data: bytes, out: list[Part]) -> bytes | None:
+        """Carry out commands of the binary protocol; see `text`."""
+
+
+def make_runner(engine: MemoryEngine, commands_per_read: int) -> Runner | None:
+    """Return what carries out commands on the table of an engine; None without the module in C.
+
+    Args:
+        engine: has the table.
+        commands_per_read: as in `memlite.protocol.Limits`.
+    """
+    if NATIVE is None or type(engine) is not MemoryEngine or not engine.items.finds_without_effect:
+        return None
+    replies: list[Part] = []
+    # Shortcuts use neither of the two in the middle.
+    text = TextCommands(engine, cast("Any", None), cast("Any", None), replies)
+
+    def carry_out(data: bytes, position: int) -> int:
+        """Carry out the text command at `position`; return where the next one is, or 0."""
+        newline = data.find(b"\n", position)
+        if newline <= position or data[newline - 1] != _CR:
+            return 0
+        gets = data[position] == _G and data[position + 1] == _E
+        if gets and text.hit(data[position : newline + 1]):
+            return newline + 1
+        words = data[position : newline - 1].split(b" ", 2)
+        shortcut = SHORTCUTS.get(words[0])
+        return 0 if shortcut is None else shortcut(text, words, data, newline + 1)
+
+    runner: Runner = NATIVE.Runner(
+        engine, Item, FullItem, carry_out, _BinaryTwin(engine, replies), replies, commands_per_read
+    )
+    return runner
+
+
+class _BinaryTwin:
+    """Carries out a packet that has arrived as a whole; what that needs is imported then.
+
+    Args:
+        engine: has the table.
+        replies: takes the replies.
+    """
+
+    def __init__(self, engine: MemoryEngine, replies: list[Part]) -> None:
+        self._engine = engine
+        self._replies = replies
+        self._carry_out: Callable[[bytes, int], int] | None = None
+
+    def __call__(self, data: bytes, position: int) -> int:
+        """Carry out the packet at `position`; return where the next one is, or 0."""
+        if self._carry_out is None:
+            from memlite.server.execution.packet_twin import packet_twin
+
+            self._carry_out = packet_twin(self._engine, self._replies)
+        return self._carry_out(data, position)
+
+
+def run_of(runner: Runner, dialect: Dialect) -> Run | None:
+    """Return what carries out the commands of a protocol; None for one that has no runs."""
+    return runner.text if dialect is TEXT else runner.binary if dialect is BINARY else None
