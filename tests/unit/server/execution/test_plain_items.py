@@ -41,16 +41,17 @@ class Client:
 
     Args:
         shortcuts: whether the engine has shortcuts.
+        config: the server's settings.
         native: whether commands are carried out in C, if the module is compiled.
         sampled: whether all reads are sampled, whose commands are parsed without shortcuts; else
             none is.
     """
 
-    def __init__(self, *, shortcuts, sampled=False, native=True):
+    def __init__(self, *, shortcuts, sampled=False, native=True, config=None):
         self.monotonic = 0.0
         clock = Clock(lambda: self.monotonic, lambda: START)
         with patch.object(runner, "NATIVE", runner.NATIVE if native else None):
-            self.server = Server(Config(), [], clock=clock)
+            self.server = Server(config or Config(), [], clock=clock)
         self.server.scheduler.loop = Loop()
         if not shortcuts:
             self.server.engine.observe(PrefixStats(), None)

@@ -1,0 +1,143 @@
+"""Commands that are carried out in C have the results of those in Python."""
+
+import random
+import sys
+
+import pytest
+
+from memlite.config import Config
+from memlite.protocol.packets import Opcode
+from memlite.server.execution import runner
+from tests.support.packets import count, packet, store
+from tests.unit.server.execution.test_plain_items import BinaryClient, Client, command, in_c
+
+pytestmark = in_c
+
+SMALL = Config(memory_limit=1)
+FULL = Config(memory_limit=1, disable_evictions=True)
+
+
+def clients(kind=Client, config=None):
+    return [kind(shortcuts=True, native=native, config=config) for native in (True, False)]
+
+
+def compare(pair, data):
+    """Send the same to both, and compare what clients, items and counters show."""
+    first, second = [one.send(data) for one in pair]
+    assert first == second, data
+    assert pair[0].state == pair[1].state, data
+    return first
+
+
+def test_a_run_needs_no_parser():
+    client = Client(shortcuts=True)
+    client.send(b"set a 0 0 1\r\nx\r\n")
+
+    def receive(*arguments):
+        raise AssertionError(arguments)
+
+    client.connection.parser = type("No", (), {"receive": receive, "in_command": False})()
+    data = b"mg a v\r\nset a 0 0 1\r\ny\r\nget a b\r\nincr a 1\r\nms a 2\r\n10\r\n"
+    assert client.send(data).endswith(b"HD\r\n")
+    assert client.send(b"ma a v\r\ndelete b\r\nmn\r\n") == b"VA 2\r\n11\r\nNOT_FOUND\r\nMN\r\n"
+
+
+@pytest.mark.parametrize("config", [SMALL, FULL], ids=["evicts", "is full"])
+def test_memory_that_is_used_up(config):
+    choice = random.Random(1)
+    pair = clients(config=config)
+    for _ in range(60):
+        sizes = [choice.choice((10, 300, 5000, 20_000)) for _ in range(15)]
+        keys = [b"key%d" % choice.randrange(150) for _ in sizes]
+        stores = [
+            b"%b %b 0 0 %d\r\n%b\r\n"
+            % (choice.choice((b"set", b"append", b"add")), key, size, b"v" * size)
+            for key, size in zip(keys, sizes, strict=True)
+        ]
+        compare(pair, b"".join(stores) + b"get " + b" ".join(keys) + b"\r\n")
+    counters = pair[0].server.counters
+    assert counters.evictions if config is SMALL else counters.store_no_memory
+
+
+@pytest.mark.parametrize(
+    "size", [0, 1, 199, 200, 201, 1023, 1024, 16_384, 16_385, 70_000, 140_000, 1_048_300]
+)
+def test_values_of_any_size(size):
+    pair = clients()
+    value = b"v" * size
+    compare(pair, b"set a 7 0 %d\r\n%b\r\nset b 0 0 1\r\nx\r\n" % (size, value))
+    compare(pair, b"get a\r\n")
+    compare(pair, b"get a a b\r\nget b\r\nget a\r\nmg a s v f\r\ngets a\r\ngat 0 a\r\nmn\r\n")
+    compare(pair, b"append a 0 0 3\r\nabc\r\nprepend a 0 0 2\r\nde\r\nmg a s v\r\n")
+    compare(pair, b"set a 7 0 %d\r\n%b\r\n" % (size, value))
+
+
+@pytest.mark.parametrize("length", [1, 249, 250, 251])
+@pytest.mark.parametrize("flags", [b"", b" v k", b" k Oab q", b" b v k", b" s c t h l"])
+def test_keys_of_any_length(length, flags):
+    pair = clients()
+    key = b"k" * length
+    for form in (b"mg K%b", b"md K%b", b"ma K%b", b"ms K 1%b\r\nx", b"mg K%b", b"me K%b"):
+        compare(pair, form.replace(b"K", key) % flags + b"\r\nmn\r\n")
+
+
+def test_items_that_expire_and_a_flush_that_is_pending():
+    pair = clients()
+    for data in (
+        b"set a 0 1 1\r\n1\r\ntouch a 2\r\nmg a t v\r\n", b"TICK", b"incr a 1\r\nmg a t\r\n",
+        b"TICK", b"get a\r\nincr a 1\r\ntouch a 5\r\n",
+        b"set a 0 0 1\r\n1\r\nflush_all 2\r\nget a\r\nmg a\r\n", b"TICK", b"get a\r\nincr a 1\r\n",
+        b"TICK", b"get a b\r\nincr a 1\r\nset a 0 0 1\r\n1\r\nmg a v\r\n",
+    ):  # fmt: skip
+        compare(pair, data)
+
+
+def test_no_reference_is_lost():
+    client, binary = Client(shortcuts=True), BinaryClient(shortcuts=True)
+    choice = random.Random(3)
+    lines = [
+        one
+        for one in (command(choice) for _ in range(4000))
+        if one != b"TICK" and b"U\r" not in one
+    ]
+    usual = b"".join([
+        b"set n 0 0 2\r\n10\r\nincr n 1\r\ndecr n 1\r\nmg n s v f t k\r\nma n v\r\nget n x n\r\n",
+        b"gets n\r\ntouch n 0\r\ngat 0 n\r\nadd n 0 0 1\r\nx\r\nreplace n 0 0 2\r\n77\r\n",
+        b"ms n 2 F3 Oa k\r\n55\r\ncas n 0 0 1 3\r\nx\r\ndelete zz\r\nmd zz\r\nmn\r\n",
+    ])  # fmt: skip
+    packets = b"".join([
+        store(Opcode.SET, b"n", b"10"), packet(Opcode.GET, b"n"), packet(Opcode.GETKQ, b"n"),
+        count(Opcode.INCREMENT, b"n", 1, 0), packet(Opcode.GETK, b"zz"),
+        packet(Opcode.APPEND, b"n"), packet(Opcode.DELETE, b"zz"), packet(Opcode.NOOP),
+    ])  # fmt: skip
+
+    def rounds(number):
+        for _ in range(number):
+            client.send(usual)
+            binary.send(packets)
+        for at in range(0, len(lines), 10):
+            client.send(b"".join(lines[at : at + 10]))
+
+    rounds(100)
+    rounds(100)
+    blocks = sys.getallocatedblocks()
+    rounds(4000)
+    assert sys.getallocatedblocks() - blocks < 500
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), (b"get a\r\n",), ("get a\r\n", []), (bytearray(b"get a\r\n"), []), (b"", ())]
+)
+def test_what_is_no_input_is_refused(arguments):
+    found = Client(shortcuts=True).connection._services.runner
+    with pytest.raises(TypeError):
+        found.text(*arguments)
+    assert found.text(b"get a\r\n", []) == b"END\r\n"
+
+
+def test_a_runner_is_made_once():
+    found = Client(shortcuts=True).connection._services.runner
+    with pytest.raises(TypeError):
+        found.__init__(None)
+    with pytest.raises(TypeError):
+        runner.NATIVE.Runner()
