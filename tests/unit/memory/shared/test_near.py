@@ -175,3 +175,24 @@ def test_an_end_at_the_first_that_is_not_found() -> None:
     for _ in range(5):
         assert one.find_all(lines, stop=True) == [first, None]
         assert one.find_all(lines, stop=False) == [first, None, third]
+
+
+def test_another_record_at_the_same_place_is_found() -> None:
+    mapping, one, another = tables(False)
+    assert isinstance(another, PureTable)
+
+    def put_first(value: bytes) -> bytes:
+        """Store an item at the beginning of a segment."""
+        assert another._open(1000)
+        return put(another, 1, value)
+
+    put_first(b"%06d" % 0)
+    warm(one, 1)
+    slot, word, *_ = one._hot[line(1)]
+    for turn in range(1, 10 * mapping.layout.segments):
+        new = put_first(b"%06d" % turn)
+        if one._slots[slot] == word:
+            break
+    assert one._slots[slot] == word
+    assert one.find(line(1)) == new
+    assert one.find_all([line(1)], stop=True) == [new]
