@@ -599,7 +599,7 @@ static int store(Runner *r, enum Mode mode, Word key, Word flags, Word value, u6
         return EXISTS;
     }
     if (v.expires || (mode == SET && !plain) || (mode == CAS && (!r->cas || !v.unique))) return STOP;
-    done = overwrite(r, &v, frame(key, flags, value, (Word){NULL, 0}));
+    done = overwrite(r, &v, frame(key, flags, value, (Word){"", 0}));
     if (done == DONE && mode == CAS) COUNT(r, cas_hits);
     return done;
 }
@@ -919,7 +919,7 @@ static int binary_set(Runner *r, const Packet *p, View *v, int known) {
     if (known == ABSENT || !r->cas || !v->unique || v->expires) return STOP;
     char digits[20];
     Word flags = {digits, write_digits(digits, read_big(p->extras.at, 4))};
-    PyObject *wire = frame(p->key, flags, p->value, (Word){NULL, 0});
+    PyObject *wire = frame(p->key, flags, p->value, (Word){"", 0});
     if (!wire) return ERROR;
     if (PyBytes_GET_SIZE(wire) != v->size) {  /* the twin replaces the item by another */
         Py_DECREF(wire);
