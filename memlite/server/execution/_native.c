@@ -505,6 +505,19 @@ static int delete_miss(Runner *r) {
     return done;
 }
 
+/* Removes an item that is plain; the table does that in Python. */
+static int delete_item(Runner *r, const View *v) {
+    if (v->bits & FULL) return STOP;
+    PyObject *item = Py_NewRef(v->item), *line = Py_NewRef(r->line);
+    PyObject *none = PyObject_CallMethod(r->table, "remove", "OO", line, item);
+    Py_DECREF(item);
+    Py_DECREF(line);
+    if (!none) return ERROR;
+    Py_DECREF(none);
+    COUNT(r, delete_hits);
+    return follow(r) < 0 ? ERROR : DONE;
+}
+
 /* Commands of the text protocol */
 
 /* `get <key>*`, and `gets` if the uniques are shown. */
@@ -670,8 +683,9 @@ static int text_delete(Runner *r, Word *words, int count) {
     View v;
     if ((count != 2 && !quiet) || IS(words[1], "noreply")) return STOP;
     int known = look(r, words[1], &v);
-    if (known != ABSENT) return known == ERROR ? ERROR : STOP;
-    return (done = delete_miss(r)) != DONE || quiet ? done : ANSWER(r, "NOT_FOUND\r\n");
+    if (known < DONE) return known;
+    if ((done = known == ABSENT ? delete_miss(r) : delete_item(r, &v)) != DONE || quiet) return done;
+    return known == ABSENT ? ANSWER(r, "NOT_FOUND\r\n") : ANSWER(r, "DELETED\r\n");
 }
 
 /* Meta commands */
@@ -771,9 +785,11 @@ static int meta_delete(Runner *r, Word *words, int count) {
     u64 seen = read_flags(words + 2, count - 2, "qk", "O");
     if (!seen) return STOP;
     int known = look(r, words[1], &v), done;
-    if (known != ABSENT) return known == ERROR ? ERROR : STOP;
-    if ((done = delete_miss(r)) != DONE) return done;
-    APPEND(r, "NF");
+    if (known < DONE) return known;
+    if ((done = known == ABSENT ? delete_miss(r) : delete_item(r, &v)) != DONE) return done;
+    if (known == DONE && HAS(seen, 'q')) return DONE;
+    if (known == DONE) APPEND(r, "HD");
+    else APPEND(r, "NF");
     echo(r, words + 2, count - 2, words[1]);
     return ANSWER(r, "\r\n");
 }
