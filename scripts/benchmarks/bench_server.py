@@ -92,30 +92,33 @@ def show_eviction(setting: Setting, megabytes: int) -> Rows:
 
 
 _LATENCY_HEADING: Final = """
-                          operations per second   response time, µs       p99 of  generator late,
+Load: {name:<19} operations per second   response time, µs       p99 of  generator late,
                          closed loop  half of it       p50      p99  memcached's      p99, µs"""
 
 
-def show_latency(setting: Setting) -> Rows:
-    """Measure and print response times at half load; return the rounds."""
+def show_latency(setting: Setting, names: Sequence[str]) -> Rows:
+    """Measure and print response times at half load of each scenario, worst first; return all."""
     with real_time() as allowed:
-        measured = compare_latency(setting)
+        found = {name: compare_latency(setting, name) for name in names}
     progress("")
-    print(_LATENCY_HEADING)
-    for row in response_times(measured):
+    tables = {name: response_times(measured) for name, measured in found.items()}
+    for name in sorted(names, key=lambda name: -max(row.ratio for row in tables[name])):
+        print(_LATENCY_HEADING.format(name=name))
+        for row in tables[name]:
+            print(
+                f"half-load    {row.server:<11}{row.capacity:>12,.0f}{row.rate:>12,.0f}"
+                f"{row.p50:>10.0f}{row.p99:>9.0f}{row.ratio:>12.2f}×{row.late:>16.0f}",
+                flush=True,
+            )
+        measured = found[name]
+        count, rounds = len(rounds_that_count(measured)), len({one.round for one in measured})
         print(
-            f"half-load    {row.server:<11}{row.capacity:>12,.0f}{row.rate:>12,.0f}"
-            f"{row.p50:>10.0f}{row.p99:>9.0f}{row.ratio:>12.2f}×{row.late:>16.0f}",
-            flush=True,
+            f"{count} of {rounds} rounds of {ROUND_SECONDS:g} s count: in the others the load"
+            f" generator was late by more than {LATE} µs at p99"
         )
-    count, rounds = len(rounds_that_count(measured)), len({one.round for one in measured})
-    print(
-        f"{count} of {rounds} rounds of {ROUND_SECONDS:g} s count: in the others the load generator"
-        f" was late by more than {LATE} µs at p99"
-    )
     if not allowed:
         print("without real-time priority, which requires root: other processes affect the figures")
-    return [one.as_json() for one in measured]
+    return [one.as_json() | {"of": name} for name in names for one in found[name]]
 
 
 _START_HEADING: Final = """
@@ -253,6 +256,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--connections", type=int, default=50, help="(default: 50)")
     parser.add_argument(
+        "--half-load-of",
+        action="append",
+        choices=SCENARIOS,
+        default=[],
+        help="the load of half-load (repeatable; default: get-set)",
+        metavar="NAME",
+    )
+    parser.add_argument(
         "--starts", type=int, default=10, help="of each server in start-up (default: 10)"
     )
     parser.add_argument(
@@ -378,7 +389,7 @@ def bench(options: argparse.Namespace) -> int:
                 options.command,
             ),
             "eviction": lambda: show_eviction(setting, options.megabytes),
-            "half-load": lambda: show_latency(setting),
+            "half-load": lambda: show_latency(setting, options.half_load_of or [_GATED]),
             "matrix": lambda: show_matrix(setting, options.group or list(GROUPS), options.items),
             "start-up": lambda: show_starts(setting, options.starts),
             "threads": lambda: show_threads(

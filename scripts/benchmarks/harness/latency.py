@@ -35,7 +35,6 @@ ROUND_SECONDS: Final = 0.25
 # Microseconds. The p99 of the load generator's lateness is a third of this on an undisturbed core
 # (the time to send and receive a few requests), and ten times as much on a disturbed one.
 LATE: Final = 100
-_LOAD: Final = "get-set"
 _MEGABYTES: Final = 1024
 # Pause between measurements, so that no core is busy for a full second; see real_time().
 _REST_SECONDS: Final = 0.05
@@ -64,14 +63,16 @@ class ResponseTimes:
     late: float
 
 
-def compare_latency(setting: Setting) -> list[Measurement]:
+def compare_latency(setting: Setting, name: str) -> list[Measurement]:
     """Measure each server's capacity, then its response times at half of it, in each round.
+
+    The load is that of a scenario, by its name.
 
     Requests are due at random times (a Poisson process) that do not depend on the server's replies.
     Rounds take `ROUND_SECONDS` per server and measurement; their number follows from the total time
     in the setting. Rounds that do not count are repeated, up to as many times again.
     """
-    common = [f"--connections={setting.connections}", *SCENARIOS[_LOAD].arguments()]
+    common = [f"--connections={setting.connections}", *SCENARIOS[name].arguments()]
     timed = [*common, f"--seconds={ROUND_SECONDS}"]
     wanted = max(1, round(setting.rounds * setting.seconds / ROUND_SECONDS))
     found: list[Measurement] = []
@@ -86,7 +87,7 @@ def compare_latency(setting: Setting) -> list[Measurement]:
             count = len(rounds_that_count(found))
             if count == wanted:
                 break
-            progress(f"{HALF}: round {turn}, {count} of {wanted} count")
+            progress(f"{HALF}, {name}: round {turn}, {count} of {wanted} count")
             for which in in_turn(list(servers), turn):
                 time.sleep(_REST_SECONDS)
                 closed = measure(setting, CAPACITY, turn, which, servers[which], timed)

@@ -261,6 +261,29 @@ def test_threads_and_workers_are_measured(tmp_path):
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_the_load_with_the_longest_response_times_comes_first(scripts, monkeypatch, capsys):
+    bench, latency = scripts("bench_server"), scripts("harness.latency")
+    scenarios = scripts("harness.scenarios")
+
+    def measured(setting, name):
+        p99 = {"sets": 30, "1k": 90, "get-set": 60}[name]
+        load = {"operations": 100, "seconds": 1, "p50_us": 10, "late_p99_us": 1}
+        cpu = scripts("harness.processes").CpuSeconds(0.1, 0.1)
+        return [
+            scenarios.Measurement(kind, 1, server, cpu, load | {"p99_us": slow})
+            for server, slow in (("memcached", 30), ("memlite", p99))
+            for kind in (latency.CAPACITY, latency.HALF)
+        ]
+
+    monkeypatch.setattr(bench, "compare_latency", measured)
+    found = bench.show_latency(None, ["sets", "1k", "get-set"])
+    text = capsys.readouterr().out
+    assert re.findall(r"^Load: (\S+) ", text, re.MULTILINE) == ["1k", "get-set", "sets"]
+    assert [row[6] for row in rows(text, "half-load ")][1::2] == ["3.00×", "2.00×", "1.00×"]
+    assert {one["of"] for one in found} == {"sets", "1k", "get-set"}
+    assert max(map(len, text.splitlines())) <= 100
+
+
 @needs_memcached
 def test_the_matrix_is_printed_worst_first(tmp_path):
     chosen = ["--scenario", "matrix", "--group", "hits", "--json", tmp_path / "found.json"]
@@ -491,6 +514,7 @@ def test_hits_are_spread_among_misses(scripts):
         (("--value-size", 0), "--value-size must be positive"),
         (("--items", -1), "--items must not be negative"),
         (("--command", "nonsense"), "invalid choice"),
+        (("--half-load-of", "eviction"), "invalid choice"),
     ],
 )
 def test_impossible_options_of_commands_are_refused(arguments, message):
