@@ -65,9 +65,11 @@ class Batch(Request):
         """Note that all replies of a node are there."""
         self._missing -= 1
         if self._missing:
-            self.progressed()
+            if not self.waits:
+                self.progressed()
         else:
-            self.answer(self._rest())
+            self.reply = self._rest()
+            self._executor.answered()
             self._parts = {}  # they refer to this object, which must not wait for the collector
 
     def progressed(self) -> None:

@@ -328,11 +328,18 @@ class Node:
             requests: their bytes.
             part: takes their replies; `MOST_IN_BATCH` at most.
         """
+        queue = self._queue
         self._pending.append(part)
         self._in_batches += part.missing - 1
-        self._queue.append(requests)
-        self._queued += len(requests)
-        self._flush_soon()
+        if self._limited:
+            queue.append(requests)
+            self._queued += len(requests)
+            self._flush_soon()
+            return
+        if not queue:  # as in `send`
+            self._until = self._lease.until
+            self._scheduler.call_together(self._flush)
+        queue.append(requests)
 
     def _refuse(self, request: bytes, receiver: Receiver) -> None:
         self.returning.failed((receiver,))
