@@ -1,5 +1,10 @@
-"""Writers of a shared table are killed at random moments; see `tests.support.shared_writers`."""
+"""Writers of a shared table are killed at random moments; see `tests.support.shared_writers`.
 
+``MEMLITE_TEST_KILLS`` is how many are killed in each slow test. Kills at one point after the other
+are in tests/unit/memory/shared/test_killed.py.
+"""
+
+import os
 import subprocess
 import sys
 
@@ -15,7 +20,7 @@ KINDS = [
     ),
 ]
 
-
+KILLS = int(os.environ.get("MEMLITE_TEST_KILLS", "1000"))
 MORE_THAN_FITS = (1, 1500)
 """Megabytes, and keys of each worker."""
 
@@ -53,5 +58,5 @@ def test_no_value_is_torn_while_others_are_evicted(kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [(256,), (1,), (1, 40, "-M"), MORE_THAN_FITS])
 @pytest.mark.parametrize("kind", KINDS)
-def test_thousands_of_kills(kind: str, how: tuple[object, ...]) -> None:
-    kill_writers(kind, 3000, 3, *how)
+def test_many_kills(kind: str, how: tuple[object, ...]) -> None:
+    kill_writers(kind, KILLS, 3, *how)
