@@ -80,3 +80,21 @@ def test_a_turn_ends_after_as_many_sets_as_it_may_have(sets):
     assert first == b"STORED\r\n" * turn + (b"END\r\n" if sets < 20 else b"")
     client.server.scheduler.loop.run()
     assert b"".join(client.transport.written) == b"STORED\r\n" * sets + b"END\r\n"
+
+
+@pytest.mark.parametrize(
+    "value", [b"v" * 100, b"\r\n" * 50, b"get a\r\nget b\r\nget", b"\n" * 5000]
+)
+@pytest.mark.parametrize("gets", [1, 2, 9, 300])
+def test_gets_between_other_commands_are_answered_in_order(gets, value):
+    """What follows the gets was split into lines with them, and is taken up where it continues."""
+    together, apart = Client(shortcuts=True), Client(shortcuts=False)
+    storing = b"set a 0 0 %d\r\n%b\r\n" % (len(value), value)
+    others = (storing, b"delete b\r\n", b"set b 0 0 1\r\nx\r\n", b"touch a 0\r\n", storing)
+    commands = [one for other in others for one in (other, *[b"get a\r\n", b"get b\r\n"] * gets)]
+    data = b"".join(commands)
+    expected = b"".join(map(apart.send, commands))
+    assert together.send(data) == expected
+    assert together.send(data[len(storing) :] + storing) == b"".join(
+        map(apart.send, [*commands[1:], storing])
+    )
