@@ -23,6 +23,7 @@ _CONFIG_VARIABLE = ENVIRONMENT_PREFIX + "CONFIG"
 # Variables of the build, the tests, the other commands and the store of a cluster.
 _FOREIGN_VARIABLES = (
     "MEMLITE_COMPILED",
+    "MEMLITE_NO_EXTENSIONS",
     "MEMLITE_TEST_",
     "MEMLITE_BENCH_",
     "MEMLITE_SHELL_",

@@ -5,6 +5,7 @@ See docs/how-to/install-the-compiled-build.md.
 
 import importlib
 import logging
+import os
 from importlib.machinery import ExtensionFileLoader
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -37,7 +38,12 @@ def build_of(module: ModuleType) -> str:
 
 
 def extension(name: str, version: int) -> ModuleType | None:
-    """Return a module in C; None if it was not compiled, or for another version of what uses it."""
+    """Return a module in C; None if it was not compiled, or for another version of what uses it.
+
+    None as well if the environment has ``MEMLITE_NO_EXTENSIONS``: its twin in Python serves then.
+    """
+    if os.environ.get("MEMLITE_NO_EXTENSIONS"):
+        return None
     try:
         module = importlib.import_module(name)
     except ImportError:

@@ -174,6 +174,8 @@ class Server:
         )
         self._intake = Intake()
         self._connections = self._make_connection_services()
+        if listeners and self._connections.runner is not None:
+            _log.info("most commands are carried out in C")
         self.udp = self._make_udp([one for one in listeners if one.udp])
         if config.http is None:
             refuse_http_settings(config)

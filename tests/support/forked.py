@@ -157,6 +157,8 @@ def _run(descriptors: Sequence[int], arguments: list[str], environment: dict[str
     os.environ.update(environment)
     if os.environ.get(_LEASE) != lease:
         _read_lease_again()
+    if os.environ.get("MEMLITE_NO_EXTENSIONS"):
+        _forget_extensions()
     sys.argv = ["memlite", *arguments]
     sys.exit(main())
 
@@ -170,6 +172,11 @@ def _read_lease_again() -> None:
         for name, value in before.items():
             if getattr(module, name, None) is value:
                 setattr(module, name, getattr(lease, name))
+
+
+def _forget_extensions() -> None:
+    """Leave out what is in C: the fork server, which has imported it, has another environment."""
+    sys.modules["memlite.server.execution.runner"].NATIVE = None  # type: ignore[attr-defined]
 
 
 def run_memlite(

@@ -202,7 +202,7 @@ def running(
                 *arguments,
                 command=_memcached() if kind == "memcached" else None,
                 unix_socket=unix,
-                environment=environment,
+                environment=_ENVIRONMENTS.get(kind, {}) | (environment or {}) or None,
                 start_timeout=START_SECONDS,
                 start=fork_process,
                 # memcached's threads take up to two seconds to end after a signal.
@@ -236,8 +236,10 @@ _WORKERS = os.environ.get("MEMLITE_TEST_THREADS", "")
 _KINDS = {
     "memlite": ("-t", _WORKERS) if _WORKERS else (),
     "memlite-workers": ("-t", "3"),
+    # And with what is written in C in Python.
     "memlite-asyncio": ("--loop", "asyncio"),
     # On backends that must be queried, commands go through the engine.
     "memlite-near": ("--near-cache", "64m"),
     "memlite-file": ("--backend", "file://{folder}/cache.json"),
 }
+_ENVIRONMENTS = {"memlite-asyncio": {"MEMLITE_NO_EXTENSIONS": "1"}}

@@ -6,7 +6,7 @@ import pytest
 
 import memlite.core.errors
 import memlite.protocol.text
-from memlite.core.build import build_of, running_build
+from memlite.core.build import build_of, extension, running_build
 
 
 def test_the_running_build_is_the_one_under_test():
@@ -25,3 +25,10 @@ def test_a_module_in_python_is_pure():
 def test_an_extension_is_compiled():
     loop = pytest.importorskip("uvloop.loop", reason="uvloop is not installed")
     assert build_of(loop) == "compiled"
+
+
+def test_an_extension_can_be_left_out(monkeypatch):
+    pytest.importorskip("memlite.proxy._native", reason="the modules in C are not compiled")
+    assert extension("memlite.proxy._native", 1) is not None
+    monkeypatch.setenv("MEMLITE_NO_EXTENSIONS", "1")
+    assert extension("memlite.proxy._native", 1) is None
