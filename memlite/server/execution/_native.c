@@ -17,11 +17,14 @@ what an item holds are borrowed for as long as nothing else can run: until the n
 #include <string.h>
 #include <structmember.h>
 
-#define VERSION 1  /* of the interface: what was compiled for another is not used */
+#define VERSION 2  /* of the interface: what was compiled for another is not used */
 
 enum { FREQUENCY = 3, FETCHED = 4, MAIN = 8, FULL = 16, MASK = 31, FRESH = FREQUENCY | MAIN };  /* item.py */
 enum { ERROR = -1, STOP, DONE, ABSENT };  /* STOP: nothing was done, and the twin has to take the command */
 enum { LONGEST_KEY = 250, MOST_WORDS = 12, MOST_KEYS = 256, SAFE_DIGITS = 19, SMALL_OBJECT = 512 };
+/* Bytes of a plain item with its place in a queue, what a full one takes in addition, and a number. */
+enum { PLAIN_SIZE = 48 + 8, FULL_MORE = 16, NUMBER_SIZE = 32, PLACE = 8 };
+enum { GHOST_WIDTH = 4, GHOST_STRIDE = 64 };  /* bytes of a fingerprint and of a bucket of them; ghost.py */
 #define MOST_REPLIES ((Py_ssize_t)128 * 1024)  /* bytes of replies that are copied; more are left as they are */
 #define MONTH 2592000u  /* seconds: a longer exptime is a point in time */
 #define AFTER_VALUE 7  /* bytes: "\r\nEND\r\n" */
@@ -43,18 +46,22 @@ static const char *const COUNTER_NAMES[] = {COUNTERS(NAME)};
 
 typedef struct {
     PyObject_HEAD
-    PyObject *engine, *table, *counters, *clock, *item_type, *full_type;
+    PyObject *engine, *table, *counters, *clock, *usage, *item_type, *full_type, *table_type, *policy_type, *shared;
     PyObject *read, *used, *fast_read, *fast_store, *full_store;  /* `Usage` */
     PyObject *text_twin, *binary_twin, *replies;  /* take one command; and the list of their replies */
     PyObject *find, *dicts, *policy;  /* of the table, as long as its `get_by_line` is `find` */
+    PyObject *fresh[4], *zero;  /* states of new items: in the small queue or the main one, and the same of full ones; 0.0 */
     PyObject *line, *whole, *out;  /* that was looked up last; a reply that is not copied; the client's list */
-    Field wire, state, expires, extra, until, counter[COUNTED], get_by_line, flushed, used_bytes, room, small, main, version;
+    Field wire, state, expires, extra, until, counter[COUNTED], get_by_line, flushed, used_bytes, room, small, main, version, fresh_now, until_measured,
+        garbage, filling, small_limit, left, left_bytes, left_limit, ghost, ghost_table, ghost_mask, ghost_depth, small_queue,
+        main_queue, push;
+    long long fresh_state;
     long long count[COUNTED];  /* what has yet to be added to the counters */
     unsigned counted;  /* a bit for each of these that is not 0 */
     char *reply;
     Py_ssize_t reply_size, reply_room, position, served, at_most, safe_size;
     double now;
-    char timed, busy, cas, flush_known, was_flushed;
+    char timed, busy, cas, flush_known, was_flushed, usual_table;
 } Runner;
 
 typedef struct {  /* an item that has not expired and has no meta flags */
@@ -148,7 +155,9 @@ static int follow(Runner *r) {
         policy = PyObject_GetAttrString(r->table, "_policy");
     int plain = policy && lookup == find && PyList_Check(dicts) && PyObject_HasAttr(policy, r->small.name);
     for (Py_ssize_t i = 0; plain && i < PyList_GET_SIZE(dicts); i++) plain = PyDict_CheckExact(PyList_GET_ITEM(dicts, i));
+    r->usual_table = 0;
     if (plain) {
+        r->usual_table = (PyObject *)Py_TYPE(policy) == r->policy_type && (PyObject *)Py_TYPE(r->table) == r->table_type;
         r->dicts = Py_NewRef(dicts);
         r->policy = Py_NewRef(policy);
     }
@@ -182,14 +191,15 @@ static int never_flushed(Runner *r) {
     return r->was_flushed ? STOP : DONE;
 }
 
-static int look_at_line(Runner *r, PyObject *line, View *v) {
-    PyObject *dict = PyList_GET_ITEM(r->dicts, 0);
+static PyObject *dict_of(Runner *r, PyObject *line) {
     Py_ssize_t several = PyList_GET_SIZE(r->dicts);
-    if (several > 1) {
-        Py_hash_t place = PyObject_Hash(line) % several;
-        dict = PyList_GET_ITEM(r->dicts, place < 0 ? place + several : place);
-    }
-    PyObject *item = PyDict_GetItemWithError(dict, line);
+    if (several == 1) return PyList_GET_ITEM(r->dicts, 0);
+    Py_hash_t place = PyObject_Hash(line) % several;
+    return PyList_GET_ITEM(r->dicts, place < 0 ? place + several : place);
+}
+
+static int look_at_line(Runner *r, PyObject *line, View *v) {
+    PyObject *item = PyDict_GetItemWithError(dict_of(r, line), line);
     if (!item) return PyErr_Occurred() ? ERROR : ABSENT;
     v->item = item;
     PyObject *wire = get(item, &r->wire);
@@ -237,6 +247,15 @@ static int look(Runner *r, Word key, View *v) {
     return look_at_line(r, line, v);
 }
 
+/* When an item with this exptime, which is not negative, expires; 0 for never. */
+static int expiry(Runner *r, long long exptime, double *expires) {
+    *expires = (double)exptime;
+    if (!exptime || exptime > MONTH) return DONE;
+    if (now(r) < 0) return ERROR;
+    *expires += r->now;
+    return DONE;
+}
+
 static int use(Runner *r, const View *v, PyObject *states) {
     return put(v->item, &r->state, PyList_GET_ITEM(states, v->bits));
 }
@@ -252,21 +271,192 @@ static Py_ssize_t allocated(Py_ssize_t size) {
     return size <= SMALL_OBJECT ? size : size + (size >> 5) * 3;
 }
 
+/* Notes that an item takes `more` bytes than before. STOP if there is no room for it, unless it is `forced`. */
+static int resize(Runner *r, int bits, Py_ssize_t more, int forced) {
+    if (!more) return DONE;
+    long long used = number_of(get(r->table, &r->used_bytes)), room = forced ? 0 : number_of(get(r->table, &r->room));
+    if (PyErr_Occurred()) return ERROR;
+    if (!forced && more > 0 && used + more > room) return STOP;
+    if (put_new(r->table, &r->used_bytes, PyLong_FromLongLong(used + more)) < 0) return ERROR;
+    return add_to(r->policy, bits & MAIN ? &r->main : &r->small, more);
+}
+
 /* Gives an item another value, which is stolen. STOP if there is no room for it. */
 static int rewrite(Runner *r, const View *v, PyObject *wire, PyObject *state) {
-    Py_ssize_t more = allocated(PyBytes_GET_SIZE(wire)) - allocated(v->size);
-    int done = DONE;
-    if (more) {
-        long long used = number_of(get(r->table, &r->used_bytes)), room = number_of(get(r->table, &r->room));
-        if (PyErr_Occurred()) done = ERROR;
-        else if (more > 0 && used + more > room) done = STOP;
-        else if (put_new(r->table, &r->used_bytes, PyLong_FromLongLong(used + more)) < 0) done = ERROR;
-        else done = add_to(r->policy, v->bits & MAIN ? &r->main : &r->small, more);
-    }
+    int done = resize(r, v->bits, allocated(PyBytes_GET_SIZE(wire)) - allocated(v->size), 0);
     if (done == DONE) done = put(v->item, &r->state, state);
     if (done == DONE) done = put(v->item, &r->wire, wire);
     Py_DECREF(wire);
     return done;
+}
+
+/* A new item; a full one has no cas unique. */
+static PyObject *new_item(Runner *r, int full, PyObject *wire, PyObject *state, double expires) {
+    PyTypeObject *type = (PyTypeObject *)(full ? r->full_type : r->item_type);
+    PyObject *time = !full ? NULL : expires ? PyFloat_FromDouble(expires) : Py_NewRef(r->zero), *item;
+    if (full && !time) return NULL;
+    if (r->wire.at < 0 || r->state.at < 0 || r->expires.at < 0 || r->extra.at < 0) {
+        item = PyObject_CallFunctionObjArgs((PyObject *)type, wire, state, time, NULL);
+    } else if ((item = type->tp_alloc(type, 0))) {
+        int done = put(item, &r->wire, wire);
+        if (done == DONE) done = put(item, &r->state, state);
+        if (done == DONE && full) done = put(item, &r->expires, time);
+        if (done == DONE && full) done = put_new(item, &r->extra, PyLong_FromLong(0));
+        if (done < 0) Py_CLEAR(item);
+    }
+    Py_XDECREF(time);
+    return item;
+}
+
+/* Learns the states of new items, which change once a second. */
+static int know_fresh(Runner *r) {
+    PyObject *fresh = get(r->usage, &r->fresh_now);
+    if (!fresh) return ERROR;
+    long long state = number_of(Py_NewRef(fresh));
+    if (r->fresh[0] && state == r->fresh_state) {  /* it may be another object in a build by mypyc */
+        Py_DECREF(fresh);
+        return DONE;
+    }
+    Py_CLEAR(r->fresh[0]);
+    for (int i = 1; i < 4; i++) {
+        PyObject *one = PyObject_CallFunction(r->shared, "L", state | (i & 1 ? MAIN : 0) | (i & 2 ? FULL : 0));
+        if (!one) {
+            Py_DECREF(fresh);
+            return ERROR;
+        }
+        Py_XSETREF(r->fresh[i], one);
+    }
+    r->fresh[0] = fresh;  /* last: it says that the others are known */
+    r->fresh_state = state;
+    return DONE;
+}
+
+/* Whether a line was evicted lately, which is forgotten then: 1, 0, or ERROR; see `Ghost.take`. */
+static int recall(Runner *r, PyObject *line) {
+    PyObject *ghost = get(r->policy, &r->ghost), *table = ghost ? get(ghost, &r->ghost_table) : NULL;
+    int found = ERROR;
+    if (table && PyByteArray_Check(table)) {
+        long long mask = number_of(get(ghost, &r->ghost_mask)), depth = number_of(get(ghost, &r->ghost_depth));
+        Py_hash_t hash = PyObject_Hash(line);
+        unsigned print = (unsigned)((u64)(hash >> 28) & 0xFFFFFFFF);
+        if (!print) print = 1;
+        long long begin = ((long long)hash & mask) * GHOST_STRIDE;
+        if (!PyErr_Occurred() && begin + depth * GHOST_WIDTH <= PyByteArray_GET_SIZE(table)) {
+            char *places = PyByteArray_AS_STRING(table) + begin;
+            found = 0;
+            for (long long at = 0; at + GHOST_WIDTH <= depth * GHOST_WIDTH; at++) {
+                if (memcmp(places + at, &print, GHOST_WIDTH)) continue;
+                found = at % GHOST_WIDTH == 0;
+                if (found) memset(places + at, 0, GHOST_WIDTH);
+                break;
+            }
+        }
+    }
+    Py_XDECREF(table);
+    Py_XDECREF(ghost);
+    if (found < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "the ghost is another one");
+    return found;
+}
+
+static int push(Runner *r, const Field *queue, PyObject *line) {
+    PyObject *fifo = get(r->policy, queue), *append = fifo ? get(fifo, &r->push) : NULL;
+    PyObject *none = append ? PyObject_CallOneArg(append, line) : NULL;
+    Py_XDECREF(none);
+    Py_XDECREF(append);
+    Py_XDECREF(fifo);
+    return none ? DONE : ERROR;
+}
+
+static Py_ssize_t left_by(PyObject *line) {
+    return 2 * allocated(PyBytes_GET_SIZE(line)) + PLACE;
+}
+
+/* Puts an item of `size` bytes, whose line was absent, into a queue; see `recall` and `admit` of S3Fifo. */
+static int enqueue(Runner *r, PyObject *line, PyObject *item, int full, Py_ssize_t size) {
+    PyObject *filling = get(r->policy, &r->filling), *left = get(r->policy, &r->left), *place = NULL;
+    int done = filling && left && PyDict_Check(left) ? DONE : ERROR, first = filling == Py_True, main = 0;
+    if (done == DONE && !first && (main = recall(r, line)) < 0) done = ERROR;
+    if (done == DONE && PyDict_GET_SIZE(left) && !(place = PyDict_GetItemWithError(left, line)) && PyErr_Occurred()) done = ERROR;
+    if (done == DONE && place) {  /* it gets the place back that it had */
+        main = (int)(number_of(Py_NewRef(place)) & MAIN) != 0;
+        if (PyDict_DelItem(left, line) || add_to(r->policy, &r->left_bytes, -left_by(line)) < 0) done = ERROR;
+    } else if (done == DONE) {
+        if (first) {
+            long long bytes = number_of(get(r->policy, &r->small)), limit = number_of(get(r->policy, &r->small_limit));
+            if (PyErr_Occurred()) done = ERROR;
+            main = bytes >= limit;
+        }
+        if (done == DONE) done = push(r, main ? &r->main_queue : &r->small_queue, line);
+    }
+    if (done == DONE && main) done = put(item, &r->state, r->fresh[full ? 3 : 1]);
+    if (done == DONE) done = add_to(r->policy, main ? &r->main : &r->small, size);
+    Py_XDECREF(filling);
+    Py_XDECREF(left);
+    if (done < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "the policy is another one");
+    return done;
+}
+
+/* Stores a value, which is stolen, under r->line, which is absent: see `ItemTable.put`. STOP if there is no room,
+or more is due than that. */
+static int insert(Runner *r, PyObject *wire, long long exptime, PyObject **stored) {
+    double expires = 0;
+    PyObject *line = r->line, *item = NULL;
+    int done = wire ? never_flushed(r) : ERROR;
+    if (done == DONE && !r->usual_table) done = STOP;
+    if (done == DONE) done = expiry(r, exptime, &expires);
+    if (done == DONE) done = know_fresh(r);
+    if (done == DONE) {
+        int full = expires != 0;
+        Py_ssize_t size = PLAIN_SIZE + allocated(PyBytes_GET_SIZE(wire)) + allocated(PyBytes_GET_SIZE(line));
+        if (full) size += FULL_MORE + NUMBER_SIZE;
+        PyObject *garbage = get(r->table, &r->garbage);
+        long long used = number_of(get(r->table, &r->used_bytes)), room = number_of(get(r->table, &r->room));
+        long long until = number_of(get(r->table, &r->until_measured)) - size;
+        if (PyErr_Occurred()) done = ERROR;
+        else if (!PyList_Check(garbage) || PyList_GET_SIZE(garbage) || used + size > room || until <= 0) done = STOP;
+        Py_XDECREF(garbage);
+        if (done == DONE && !(item = new_item(r, full, wire, r->fresh[full ? 2 : 0], expires))) done = ERROR;
+        if (done == DONE && PyDict_SetItem(dict_of(r, line), line, item)) done = ERROR;
+        if (done == DONE) done = put_new(r->table, &r->used_bytes, PyLong_FromLongLong(used + size));
+        if (done == DONE) done = put_new(r->table, &r->until_measured, PyLong_FromLongLong(until));
+        if (done == DONE) done = enqueue(r, line, item, full, size);
+    }
+    Py_XDECREF(wire);
+    Py_XDECREF(item);
+    if (done != DONE) return done;
+    *stored = item;  /* the table has it */
+    COUNT(r, cmd_set);
+    COUNT(r, total_items);
+    return DONE;
+}
+
+/* Stores a value, which is stolen, in the place of another, and makes the item a full one or a plain one: see
+`ItemTable.overwrite`. A cas unique is not kept. */
+static int supersede(Runner *r, View *v, PyObject *wire, long long exptime) {
+    double expires = 0;
+    int full = v->bits & FULL, done = wire ? expiry(r, exptime, &expires) : ERROR;
+    PyObject *state = PyList_GET_ITEM(expires ? r->full_store : r->fast_store, expires ? v->bits | FULL : v->bits & ~FULL);
+    PyObject *item = NULL;
+    if (done == DONE && !(expires && full) && !(item = new_item(r, expires != 0, wire, state, expires))) done = ERROR;
+    if (done == DONE) {
+        Py_ssize_t more = allocated(PyBytes_GET_SIZE(wire)) - allocated(v->size);
+        if (expires) more += FULL_MORE + NUMBER_SIZE;
+        if (full) more -= FULL_MORE + (v->expires ? NUMBER_SIZE : 0) + (v->unique ? NUMBER_SIZE : 0);
+        done = resize(r, v->bits, more, 0);
+    }
+    if (done == DONE && item) done = PyDict_SetItem(dict_of(r, r->line), r->line, item) ? ERROR : DONE;
+    else if (done == DONE) {
+        done = put_new(v->item, &r->expires, PyFloat_FromDouble(expires));
+        if (done == DONE && v->unique) done = put_new(v->item, &r->extra, PyLong_FromLong(0));
+        if (done == DONE) done = put(v->item, &r->state, state);
+        if (done == DONE) done = put(v->item, &r->wire, wire);
+    }
+    Py_XDECREF(item);
+    Py_XDECREF(wire);
+    if (done != DONE) return done;
+    COUNT(r, cmd_set);
+    COUNT(r, total_items);
+    return DONE;
 }
 
 /* Counts up the cas unique of an item that has one. */
@@ -280,6 +470,21 @@ static int renumber(Runner *r, View *v) {
     if (done == DONE) done = put(v->item, &r->extra, next);
     Py_DECREF(next);
     return done;
+}
+
+/* Gives a new item a cas unique, and makes it a full one for that; see `with_unique`. */
+static int number(Runner *r, View *v) {
+    PyObject *wire = get(v->item, &r->wire), *full = NULL;
+    long long bits = number_of(get(v->item, &r->state)) & MASK;
+    if (wire && !PyErr_Occurred()) full = new_item(r, 1, wire, r->fresh[bits & MAIN ? 3 : 2], 0);
+    Py_XDECREF(wire);
+    int done = full && !PyDict_SetItem(dict_of(r, r->line), r->line, full) ? DONE : ERROR;
+    Py_XDECREF(full);
+    if (done < 0) return ERROR;
+    v->item = full;
+    v->unique = 1;  /* it gets the next one */
+    if (renumber(r, v) < 0) return ERROR;
+    return resize(r, (int)bits, FULL_MORE + NUMBER_SIZE, 1);
 }
 
 /* Replies */
@@ -467,15 +672,29 @@ static int join(Runner *r, View *v, Word key, Word value, int before) {
     return overwrite(r, v, before ? frame(key, flags, value, old) : frame(key, flags, old, value));
 }
 
-/* Touches an item that has an expiry both before and after, or neither; see `retime_plain`. */
+/* Touches an item; see `retime_plain` and `update_metadata`. A plain item that gets an expiry becomes a full one. */
 static int retime(Runner *r, View *v, long long exptime) {
-    if (exptime < 0 || exptime > MONTH || (exptime != 0) != (v->expires != 0)) return STOP;
-    if (exptime) {
-        if (now(r) < 0 || put_new(v->item, &r->expires, PyFloat_FromDouble(r->now + (double)exptime)) < 0) return ERROR;
+    double expires;
+    if (exptime < 0 || exptime > INT_MAX) return STOP;
+    if (expiry(r, exptime, &expires) < 0) return ERROR;
+    PyObject *state = PyList_GET_ITEM(r->read, expires ? v->bits | FULL : v->bits);
+    if (v->bits & FULL) {
+        Py_ssize_t more = expires && !v->expires ? NUMBER_SIZE : !expires && v->expires ? -NUMBER_SIZE : 0;
+        if (expires || v->expires) {
+            PyObject *time = expires ? PyFloat_FromDouble(expires) : Py_NewRef(r->zero);
+            if (put_new(v->item, &r->expires, time) < 0) return ERROR;
+        }
+        if (resize(r, v->bits, more, 1) < 0) return ERROR;
+    } else if (expires) {
+        PyObject *item = new_item(r, 1, v->wire, state, expires);
+        int failed = !item || PyDict_SetItem(dict_of(r, r->line), r->line, item);
+        Py_XDECREF(item);
+        if (failed || resize(r, v->bits, FULL_MORE + NUMBER_SIZE, 1) < 0) return ERROR;
+        v->item = item;
     }
     COUNT(r, cmd_touch);
     COUNT(r, touch_hits);
-    return use(r, v, r->read);
+    return put(v->item, &r->state, state);
 }
 
 static int touch_miss(Runner *r) {
@@ -505,17 +724,37 @@ static int delete_miss(Runner *r) {
     return done;
 }
 
-/* Removes an item that is plain; the table does that in Python. */
+/* Removes an item; see `ItemTable.remove`. If the places that removed items leave are many, the table frees some. */
 static int delete_item(Runner *r, const View *v) {
-    if (v->bits & FULL) return STOP;
-    PyObject *item = Py_NewRef(v->item), *line = Py_NewRef(r->line);
-    PyObject *none = PyObject_CallMethod(r->table, "remove", "OO", line, item);
-    Py_DECREF(item);
-    Py_DECREF(line);
-    if (!none) return ERROR;
-    Py_DECREF(none);
-    COUNT(r, delete_hits);
-    return follow(r) < 0 ? ERROR : DONE;
+    long long left_bytes = 0, limit = -1;
+    PyObject *line = r->line;
+    if (r->usual_table) {
+        left_bytes = number_of(get(r->policy, &r->left_bytes)) + left_by(line);
+        limit = number_of(get(r->policy, &r->left_limit));
+        if (PyErr_Occurred()) return ERROR;
+    }
+    if (left_bytes > limit) {
+        PyObject *item = Py_NewRef(v->item);
+        Py_INCREF(line);
+        PyObject *none = PyObject_CallMethod(r->table, "remove", "OO", line, item);
+        Py_DECREF(item);
+        Py_DECREF(line);
+        if (!none) return ERROR;
+        Py_DECREF(none);
+        COUNT(r, delete_hits);
+        return follow(r) < 0 ? ERROR : DONE;
+    }
+    Py_ssize_t size = PLAIN_SIZE + allocated(v->size) + allocated(PyBytes_GET_SIZE(line));
+    if (v->bits & FULL) size += FULL_MORE + (v->expires ? NUMBER_SIZE : 0) + (v->unique ? NUMBER_SIZE : 0);
+    PyObject *left = get(r->policy, &r->left), *queue = PyLong_FromLong(v->bits & MAIN);
+    int done = left && queue && !PyObject_SetItem(left, line, queue) ? DONE : ERROR;
+    Py_XDECREF(left);
+    Py_XDECREF(queue);
+    if (done == DONE) done = put_new(r->policy, &r->left_bytes, PyLong_FromLongLong(left_bytes));
+    if (done == DONE) done = resize(r, v->bits, -size, 1);
+    if (done == DONE && PyDict_DelItem(dict_of(r, line), line)) done = ERROR;
+    if (done == DONE) COUNT(r, delete_hits);
+    return done;
 }
 
 /* Commands of the text protocol */
@@ -589,12 +828,13 @@ enum Mode { SET, ADD, REPLACE, APPEND_TO, PREPEND_TO, CAS };
 enum { STORED = DONE, NOT_STORED = DONE + 10, EXISTS, NOT_FOUND };
 
 /* Stores, and returns one of those; STOP if the twin has to. */
-static int store(Runner *r, enum Mode mode, Word key, Word flags, Word value, u64 unique) {
+static int store(Runner *r, enum Mode mode, Word key, Word flags, Word value, u64 unique, long long exptime) {
     View v;
     int known = look(r, key, &v), done;
     if (known < DONE) return known;
     if (known == ABSENT) {
-        if (mode == SET || mode == ADD) return STOP;
+        PyObject *item;
+        if (mode == SET || mode == ADD) return insert(r, frame(key, flags, value, (Word){"", 0}), exptime, &item);
         if ((done = store_nothing(r)) != DONE) return done;
         if (mode == CAS) COUNT(r, cas_misses);
         return mode == CAS ? NOT_FOUND : NOT_STORED;
@@ -611,8 +851,9 @@ static int store(Runner *r, enum Mode mode, Word key, Word flags, Word value, u6
         COUNT(r, cas_badval);
         return EXISTS;
     }
-    if (v.expires || (mode == SET && !plain) || (mode == CAS && (!r->cas || !v.unique))) return STOP;
-    done = overwrite(r, &v, frame(key, flags, value, (Word){"", 0}));
+    if (mode == CAS && (!r->cas || !v.unique)) return STOP;
+    PyObject *wire = frame(key, flags, value, (Word){"", 0});
+    done = exptime || v.expires || (mode == SET && !plain) ? supersede(r, &v, wire, exptime) : overwrite(r, &v, wire);
     if (done == DONE && mode == CAS) COUNT(r, cas_hits);
     return done;
 }
@@ -631,12 +872,13 @@ static int answer_stored(Runner *r, int outcome) {
 static int text_store(Runner *r, enum Mode mode, Word *words, int count, const char **after, const char *end) {
     int expected = mode == CAS ? 6 : 5, quiet = count == expected + 1 && IS(words[expected], "noreply");
     Word value;
-    long long unique = 0;
-    if ((count != expected && !quiet) || !is_flags(words[2]) || !IS(words[3], "0")) return STOP;
+    long long unique = 0, exptime;
+    if ((count != expected && !quiet) || !is_flags(words[2])) return STOP;
+    if ((exptime = read_number(words[3])) < 0 || exptime > INT_MAX) return STOP;
     if (mode == CAS && (quiet || (unique = read_number(words[5])) < 0)) return STOP;
     int done = read_value(r, words[4], after, end, &value);
     if (done != DONE) return done;
-    int outcome = store(r, mode, words[1], words[2], value, (u64)unique);
+    int outcome = store(r, mode, words[1], words[2], value, (u64)unique, exptime);
     return outcome < DONE || quiet ? (outcome < DONE ? outcome : DONE) : answer_stored(r, outcome);
 }
 
@@ -773,7 +1015,7 @@ static int meta_set(Runner *r, Word *words, int count, const char **after, const
         } else if (*flags[i].at == 'T' && !IS(rest, "0")) return STOP;
     }
     int done = read_value(r, words[2], after, end, &value);
-    if (done == DONE) done = store(r, SET, words[1], client_flags, value, 0);
+    if (done == DONE) done = store(r, SET, words[1], client_flags, value, 0, 0);
     if (done != DONE || HAS(seen, 'q')) return done;
     APPEND(r, "HD");
     echo(r, flags, count, words[1]);
@@ -932,18 +1174,20 @@ static int binary_get(Runner *r, const Packet *p, View *v, int known) {
 
 static int binary_set(Runner *r, const Packet *p, View *v, int known) {
     if (p->cas || p->extras.size != 8 || p->value.size > r->safe_size || read_big(p->extras.at + 4, 4)) return STOP;
-    if (known == ABSENT || !r->cas || !v->unique || v->expires) return STOP;
+    if (known != ABSENT && (!r->cas || !v->unique || v->expires)) return STOP;
     char digits[20];
     Word flags = {digits, write_digits(digits, read_big(p->extras.at, 4))};
     PyObject *wire = frame(p->key, flags, p->value, (Word){"", 0});
     if (!wire) return ERROR;
-    if (PyBytes_GET_SIZE(wire) != v->size) {  /* the twin replaces the item by another */
+    if (known != ABSENT && p->opcode == OP_SETQ && PyBytes_GET_SIZE(wire) != v->size) {  /* the twin drops the unique */
         Py_DECREF(wire);
         return STOP;
     }
-    int done = overwrite(r, v, wire);
-    if (done == DONE && p->opcode == OP_SET) append_header(r, p, 0, 0, 0, 0, v->unique);
-    return done;
+    int done = known == ABSENT ? insert(r, wire, 0, &v->item) : overwrite(r, v, wire);
+    if (done != DONE || p->opcode != OP_SET) return done;
+    if (known == ABSENT && r->cas && (done = number(r, v)) != DONE) return done;
+    append_header(r, p, 0, 0, 0, 0, v->unique);
+    return DONE;
 }
 
 static int binary_join(Runner *r, const Packet *p, View *v, int known, int before) {
@@ -964,15 +1208,20 @@ static int binary_count(Runner *r, const Packet *p, View *v, int known, int down
     return done;
 }
 
-static int binary_delete(Runner *r, const Packet *p, int known) {
-    if (p->cas || p->extras.size || p->value.size || known != ABSENT) return STOP;
-    int done = delete_miss(r);
-    return done == DONE ? binary_miss(r, p, 0) : done;
+static int binary_delete(Runner *r, const Packet *p, const View *v, int known) {
+    if (p->cas || p->extras.size || p->value.size) return STOP;
+    int done = known == ABSENT ? delete_miss(r) : delete_item(r, v);
+    if (done != DONE) return done;
+    if (known == ABSENT) return binary_miss(r, p, 0);
+    if (p->opcode == OP_DELETE) append_header(r, p, 0, 0, 0, 0, 0);
+    return DONE;
 }
 
 static int binary_touch(Runner *r, const Packet *p, View *v, int known) {
     if (p->extras.size != 4 || p->value.size || known == ABSENT || (r->cas && !v->unique)) return STOP;
-    int done = retime(r, v, (long long)read_big(p->extras.at, 4));
+    long long exptime = (long long)read_big(p->extras.at, 4);
+    if ((exptime != 0) != (v->expires != 0)) return STOP;
+    int done = retime(r, v, exptime);
     if (done != DONE) return done;
     append_header(r, p, 0, 4, 0, 4, v->unique);
     append_big(r, (u64)read_number(flags_of(v, p->key.size)), 4);
@@ -1008,7 +1257,7 @@ static int binary_command(Runner *r, const Packet *p) {
         case OP_PREPEND: case OP_PREPENDQ: return binary_join(r, p, &v, known, 1);
         case OP_INCR: case OP_INCRQ: return binary_count(r, p, &v, known, 0);
         case OP_DECR: case OP_DECRQ: return binary_count(r, p, &v, known, 1);
-        case OP_DELETE: case OP_DELETEQ: return binary_delete(r, p, known);
+        case OP_DELETE: case OP_DELETEQ: return binary_delete(r, p, &v, known);
         case OP_TOUCH: return binary_touch(r, p, &v, known);
         default: return STOP;
     }
@@ -1095,24 +1344,32 @@ static PyObject *Runner_text(Runner *r, PyObject *const *args, Py_ssize_t count)
 static PyObject *Runner_binary(Runner *r, PyObject *const *args, Py_ssize_t count) { return run(r, args, count, 1); }
 
 static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"engine", "item", "full_item", "text_twin", "binary_twin", "replies", "at_most", NULL};
-    PyObject *engine, *item, *full, *text, *binary, *replies;
+    static char *names[] = {"engine", "item", "full_item", "table", "policy", "shared", "text_twin", "binary_twin", "replies",
+                            "at_most", NULL};
+    PyObject *engine, *item, *full, *table_type, *policy_type, *shared, *text, *binary, *replies;
     if (r->engine) return PyErr_Format(PyExc_TypeError, "a runner is made once"), -1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!OOO!n:Runner", names, &engine, &PyType_Type, &item, &PyType_Type, &full,
-                                     &text, &binary, &PyList_Type, &replies, &r->at_most)) return -1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!O!O!OOOO!n:Runner", names, &engine, &PyType_Type, &item, &PyType_Type, &full,
+                                     &PyType_Type, &table_type, &PyType_Type, &policy_type, &shared, &text, &binary,
+                                     &PyList_Type, &replies, &r->at_most)) return -1;
+    r->table_type = Py_NewRef(table_type);
+    r->policy_type = Py_NewRef(policy_type);
+    r->shared = Py_NewRef(shared);
     r->item_type = Py_NewRef(item);
     r->full_type = Py_NewRef(full);
     r->text_twin = Py_NewRef(text);
     r->binary_twin = Py_NewRef(binary);
     r->replies = Py_NewRef(replies);
     r->engine = Py_NewRef(engine);
-    PyObject *usage = PyObject_GetAttrString(engine, "usage"), *policy = NULL, *cas, *safe;
+    PyObject *usage = r->usage = PyObject_GetAttrString(engine, "usage"), *policy = NULL, *queue = NULL, *ghost = NULL, *cas, *safe;
     r->table = PyObject_GetAttrString(engine, "items");
     r->counters = PyObject_GetAttrString(engine, "counters");
     r->clock = PyObject_GetAttrString(engine, "clock");
     cas = PyObject_GetAttrString(engine, "cas_enabled");
     safe = PyObject_GetAttrString(engine, "safe_size");
     if (r->table) policy = PyObject_GetAttrString(r->table, "_policy");
+    if (policy && (PyObject *)Py_TYPE(policy) == policy_type && (queue = PyObject_GetAttrString(policy, "_small")))
+        ghost = PyObject_GetAttrString(policy, "ghost");
+    r->zero = PyFloat_FromDouble(0);
     if (cas) r->cas = (char)PyObject_IsTrue(cas);
     if (safe) r->safe_size = PyLong_AsSsize_t(safe);
     struct { PyObject **list; const char *name; } states[] = {
@@ -1126,25 +1383,35 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     }
     if (!PyErr_Occurred()) {
         PyObject *tables = (PyObject *)Py_TYPE(r->table), *kind = (PyObject *)Py_TYPE(policy), *count = (PyObject *)Py_TYPE(r->counters);
+        /* Those of another policy are not used. */
+        PyObject *queues = queue ? (PyObject *)Py_TYPE(queue) : kind, *ghosts = ghost ? (PyObject *)Py_TYPE(ghost) : kind;
         struct { Field *field; PyObject *type; const char *name; } fields[] = {
             {&r->wire, item, "wire"}, {&r->state, item, "state"}, {&r->expires, full, "expires"}, {&r->extra, full, "extra"},
             {&r->until, count, "until_slow_sample"}, {&r->get_by_line, tables, "get_by_line"}, {&r->flushed, tables, "flushed"},
             {&r->used_bytes, tables, "used"}, {&r->room, tables, "_room"}, {&r->small, kind, "_small_bytes"},
-            {&r->main, kind, "_main_bytes"}, {&r->version, (PyObject *)Py_TYPE(engine), "_version"}};
+            {&r->main, kind, "_main_bytes"}, {&r->version, (PyObject *)Py_TYPE(engine), "_version"},
+            {&r->fresh_now, (PyObject *)Py_TYPE(usage), "fresh"}, {&r->until_measured, tables, "_until_measured"},
+            {&r->garbage, tables, "_garbage"}, {&r->filling, kind, "_filling"}, {&r->small_limit, kind, "_small_limit"},
+            {&r->left, kind, "_left"}, {&r->left_bytes, kind, "_left_bytes"}, {&r->left_limit, kind, "_left_limit"},
+            {&r->ghost, kind, "ghost"}, {&r->small_queue, kind, "_small"}, {&r->main_queue, kind, "_main"},
+            {&r->ghost_table, ghosts, "_table"}, {&r->ghost_mask, ghosts, "_mask"}, {&r->ghost_depth, ghosts, "_depth"},
+            {&r->push, queues, "push"}};
         int done = DONE;
         for (size_t i = 0; done == DONE && i < sizeof fields / sizeof *fields; i++)
             done = find_field(fields[i].field, fields[i].type, fields[i].name);
         for (int i = 0; done == DONE && i < COUNTED; i++) done = find_field(&r->counter[i], count, COUNTER_NAMES[i]);
     }
-    Py_XDECREF(usage);
     Py_XDECREF(policy);
+    Py_XDECREF(queue);
+    Py_XDECREF(ghost);
     Py_XDECREF(cas);
     Py_XDECREF(safe);
     return PyErr_Occurred() ? -1 : 0;
 }
 
-#define REFERENCES(X) X(engine) X(table) X(counters) X(clock) X(item_type) X(full_type) X(read) X(used) X(fast_read) \
-    X(fast_store) X(full_store) X(text_twin) X(binary_twin) X(replies) X(find) X(dicts) X(policy) X(line) X(whole)
+#define REFERENCES(X) X(engine) X(table) X(counters) X(clock) X(usage) X(item_type) X(full_type) X(table_type) X(policy_type) X(shared) X(read) X(used) X(fast_read) \
+    X(fast_store) X(full_store) X(text_twin) X(binary_twin) X(replies) X(find) X(dicts) X(policy) X(line) X(whole) X(fresh[0]) X(fresh[1]) X(fresh[2]) \
+    X(fresh[3]) X(zero)
 #define VISIT(name) Py_VISIT(r->name);
 #define CLEAR(name) Py_CLEAR(r->name);
 
@@ -1162,7 +1429,9 @@ static void Runner_dealloc(Runner *r) {
     PyObject_GC_UnTrack(r);
     Runner_clear(r);
     Field *fields[] = {&r->wire, &r->state, &r->expires, &r->extra, &r->until, &r->get_by_line, &r->flushed, &r->used_bytes,
-                       &r->room, &r->small, &r->main, &r->version};
+                       &r->room, &r->small, &r->main, &r->version, &r->fresh_now, &r->until_measured, &r->garbage, &r->filling,
+                       &r->small_limit, &r->left, &r->left_bytes, &r->left_limit, &r->ghost, &r->ghost_table, &r->ghost_mask,
+                       &r->ghost_depth, &r->small_queue, &r->main_queue, &r->push};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) Py_CLEAR(fields[i]->name);
     for (int i = 0; i < COUNTED; i++) Py_CLEAR(r->counter[i].name);
     PyMem_Free(r->reply);

@@ -9,7 +9,9 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 
 from memlite.core.build import extension
 from memlite.engine import MemoryEngine
-from memlite.memory import FullItem, Item, Part
+from memlite.memory import FullItem, Item, ItemTable, Part
+from memlite.memory.eviction import S3Fifo
+from memlite.memory.item import shared
 from memlite.server.execution.dialects import BINARY, TEXT, Dialect
 from memlite.server.execution.short_commands import SHORTCUTS
 from memlite.server.execution.text_commands import TextCommands
@@ -19,7 +21,7 @@ __all__ = ["NATIVE", "Run", "Runner", "make_runner", "run_of"]
 Run: TypeAlias = Callable[[bytes, list[Part]], bytes | None]
 """Carries out commands; see `Runner.text`."""
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 """`_native.c` has the same."""
 
 NATIVE: Final[Any] = extension("memlite.server.execution._native", _VERSION)
@@ -87,7 +89,16 @@ def make_runner(engine: MemoryEngine, commands_per_read: int) -> Runner | None:
         return 0 if shortcut is None else shortcut(text, words, data, newline + 1)
 
     runner: Runner = NATIVE.Runner(
-        engine, Item, FullItem, carry_out, _BinaryTwin(engine, replies), replies, commands_per_read
+        engine,
+        Item,
+        FullItem,
+        ItemTable,
+        S3Fifo,
+        shared,
+        carry_out,
+        _BinaryTwin(engine, replies),
+        replies,
+        commands_per_read,
     )
     return runner
 

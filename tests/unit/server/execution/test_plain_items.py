@@ -98,6 +98,24 @@ class Client:
         counted = {name: getattr(self.server.counters, name) for name in names}
         return items, counted
 
+    @property
+    def places(self):
+        """Return what the table and its policy note about items, in the order of the queues."""
+        table = self.server.engine.table
+        policy = table._policy
+        ghost = policy.ghost
+        return {
+            "used": table.used,
+            "until measured": table._until_measured,
+            "queues": [queue.list() for queue in (policy._small, policy._main)],
+            "bytes": (policy._small_bytes, policy._main_bytes, policy._left_bytes),
+            "left": policy._left,
+            "ghost": (bytes(ghost._table), bytes(ghost._next), ghost.capacity),
+            "states": {key: item.state for key, item in table.scan()},
+            "extras": {key: getattr(item, "extra", None) for key, item in table.scan()},
+            "version": self.server.engine._version,
+        }
+
 
 def command(choice):
     value = choice.choice(VALUES)

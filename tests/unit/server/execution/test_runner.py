@@ -26,6 +26,7 @@ def compare(pair, data):
     first, second = [one.send(data) for one in pair]
     assert first == second, data
     assert pair[0].state == pair[1].state, data
+    assert pair[0].places == pair[1].places, data
     return first
 
 
@@ -57,6 +58,58 @@ def test_memory_that_is_used_up(config):
         compare(pair, b"".join(stores) + b"get " + b" ".join(keys) + b"\r\n")
     counters = pair[0].server.counters
     assert counters.evictions if config is SMALL else counters.store_no_memory
+
+
+def change(choice):
+    key = b"key%d" % choice.randrange(1500)
+    size = choice.choice((10, 300, 1000, 3000))
+    expiry = choice.choice((0, 0, 100, 3, 3_000_000))
+    return choice.choice(CHANGES) % {b"k": key, b"e": expiry, b"s": size, b"v": b"v" * size}
+
+
+CHANGES = (
+    *[b"set %(k)b 0 %(e)d %(s)d\r\n%(v)b\r\n"] * 8, b"add %(k)b 7 %(e)d %(s)d\r\n%(v)b\r\n",
+    b"replace %(k)b 0 %(e)d %(s)d\r\n%(v)b\r\n", b"ms %(k)b %(s)d\r\n%(v)b\r\n",
+    b"get %(k)b\r\n", b"get %(k)b\r\n", b"gets %(k)b\r\n", b"delete %(k)b\r\n", b"md %(k)b\r\n",
+    b"touch %(k)b %(e)d\r\n", b"gat %(e)d %(k)b\r\n", b"append %(k)b 0 0 1\r\nx\r\n",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("full", [True, False])
+def test_what_the_table_notes_while_it_evicts(seed, full):
+    choice = random.Random(seed)
+    pair = clients(config=Config(memory_limit=1 if full else 64))
+    for _ in range(120):
+        data = [change(choice) for _ in range(50)]
+        # Each shown unique is one more, in both; those of an evicted key too.
+        at_once = choice.choice((1, 15, 50))
+        for at in range(0, 50, at_once):
+            first, second = [one.send(b"".join(data[at : at + at_once])) for one in pair]
+            assert first == second
+        compare(pair, choice.choice((b"mn\r\n", b"TICK")))
+    counters = pair[0].server.counters
+    assert counters.evictions > 100 or not full
+    assert counters.delete_hits > 100
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_the_table_notes_of_binary_commands(seed):
+    choice = random.Random(seed)
+    pair = clients(BinaryClient, Config(memory_limit=1))
+    for _ in range(60):
+        packets = []
+        for _ in range(50):
+            key, value = b"key%d" % choice.randrange(1500), b"v" * choice.choice((10, 1000, 5000))
+            packets.append(
+                choice.choice((
+                    store(Opcode.SET, key, value), store(Opcode.SETQ, key, value),
+                    store(Opcode.SET, key, value), packet(Opcode.DELETE, key),
+                    packet(Opcode.DELETEQ, key), packet(Opcode.GET, key),
+                ))
+            )  # fmt: skip
+        compare(pair, b"".join(packets))
+    assert pair[0].server.counters.evictions > 100
 
 
 @pytest.mark.parametrize(
