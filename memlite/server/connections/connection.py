@@ -345,7 +345,7 @@ class Connection(asyncio.Protocol):
         rest = data[position:] if position else data
         if rest:
             self._counters.bytes_read += len(rest)
-            self._serve(rest, served=runner.served)
+            self._serve(rest, served=runner.served, carried_out=position)
         else:
             self.last_command = self._clock.second
             self._flush()
@@ -428,13 +428,16 @@ class Connection(asyncio.Protocol):
         self._services.intake.held += size - self._held
         self._held = size
 
-    def _serve(self, data: bytes, fast: bool = False, served: int = 0) -> None:
+    def _serve(
+        self, data: bytes, fast: bool = False, served: int = 0, carried_out: int = 0
+    ) -> None:
         """Parse input and carry out its commands.
 
         Args:
             data: the input.
             fast: whether the read is sampled instead of taking the fast path.
             served: commands of this turn that have been carried out.
+            carried_out: the bytes of these, which were read with `data`.
         """
         self.last_command = self._clock.second
         counters = self._counters
@@ -475,7 +478,7 @@ class Connection(asyncio.Protocol):
             counters.conn_yields += 1
             self._own_parser()
             self._hold(self.parser.backlog)
-            if len(data) >= FULL_READ:
+            if carried_out + len(data) >= FULL_READ:
                 self._services.intake.slow_down(self._transport)
             if self._state is _SERVING:
                 self._move(Event.SHARE_USED)

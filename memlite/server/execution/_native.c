@@ -30,7 +30,6 @@ enum { GHOST_WIDTH = 4, GHOST_STRIDE = 64 };  /* bytes of a fingerprint and of a
 #define AFTER_VALUE 7  /* bytes: "\r\nEND\r\n" */
 #define END_SIZE 5
 #define HEADER 24
-#define NEVER_MATCHES ULLONG_MAX
 
 typedef unsigned long long u64;
 typedef struct { const char *at; Py_ssize_t size; } Word;
@@ -169,6 +168,7 @@ static int follow(Runner *r) {
     return failed ? ERROR : plain ? DONE : STOP;
 }
 
+/* A clock may be injected, but it changes nothing: what is borrowed stays valid. */
 static int now(Runner *r) {
     if (r->timed) return DONE;
     PyObject *time = PyObject_CallMethod(r->clock, "now", NULL);
@@ -204,6 +204,10 @@ static int look_at_line(Runner *r, PyObject *line, View *v) {
     v->item = item;
     PyObject *wire = get(item, &r->wire);
     if (!wire) return ERROR;
+    if (!PyBytes_CheckExact(wire)) {
+        Py_DECREF(wire);
+        return STOP;
+    }
     long long state = number_of(get(item, &r->state));
     if (state == -1 && PyErr_Occurred()) {
         Py_DECREF(wire);
@@ -228,10 +232,7 @@ static int look_at_line(Runner *r, PyObject *line, View *v) {
     v->expires = PyFloat_AsDouble(expires);
     Py_DECREF(expires);
     if (v->expires == 0) return DONE;
-    Py_INCREF(item);  /* the clock may be anything */
-    int done = now(r);
-    Py_DECREF(item);
-    return done < 0 ? ERROR : v->expires > r->now ? DONE : STOP;
+    return now(r) < 0 ? ERROR : v->expires > r->now ? DONE : STOP;
 }
 
 /* DONE, ABSENT, or STOP for an item that is not plain. */
@@ -789,6 +790,7 @@ static int text_get(Runner *r, const char *start, const char *at, const char *en
     if (done != DONE) return done;
     for (Py_ssize_t i = 0; i < hits; i++) {
         long long state = number_of(get(found[i].item, &r->state));  /* the same item may be asked for twice */
+        if (state == -1 && PyErr_Occurred()) return ERROR;
         if (put(found[i].item, &r->state, PyList_GET_ITEM(r->read, state & MASK)) < 0) return ERROR;
         if (alone) {
             r->whole = Py_NewRef(found[i].wire);
@@ -900,7 +902,7 @@ static int text_count(Runner *r, int down, Word *words, int count) {
 static int text_touch(Runner *r, Word *words, int count) {
     int quiet = count == 4 && IS(words[3], "noreply");
     long long exptime = count == 3 || quiet ? read_number(words[2]) : -1;
-    if (exptime < 0) return STOP;
+    if (exptime < 0 || exptime > INT_MAX) return STOP;
     View v;
     int known = look(r, words[1], &v), done;
     if (known < DONE) return known;
@@ -910,7 +912,7 @@ static int text_touch(Runner *r, Word *words, int count) {
 
 static int text_gat(Runner *r, Word *words, int count) {
     long long exptime = count == 3 ? read_number(words[1]) : -1;
-    if (exptime < 0) return STOP;
+    if (exptime < 0 || exptime > INT_MAX) return STOP;
     View v;
     int known = look(r, words[2], &v), done;
     if (known < DONE) return known;
@@ -1291,8 +1293,9 @@ static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int bin
     if (count != 2 || !PyBytes_CheckExact(args[0]) || !PyList_CheckExact(args[1]))
         return PyErr_Format(PyExc_TypeError, "bytes and a list are needed");
     PyObject *data = args[0], *reply = NULL;
+    if (r->busy || !r->fast_read) return PyErr_Format(PyExc_RuntimeError, "a run is in progress, or nothing can be run");
     r->position = r->served = 0;
-    if (r->busy || !PyObject_IsTrue(PyList_GET_ITEM(r->fast_read, 0))) Py_RETURN_NONE;  /* commands are observed */
+    if (!PyObject_IsTrue(PyList_GET_ITEM(r->fast_read, 0))) Py_RETURN_NONE;  /* commands are observed */
     long long until = number_of(get(r->counters, &r->until));
     if (until <= 1) return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);  /* this read is sampled */
     int done = follow(r);
@@ -1335,6 +1338,8 @@ static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int bin
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     if (add_counts(r) < 0) Py_CLEAR(reply);
+    /* What a twin that failed has answered must not go to the next client. */
+    if (PyList_GET_SIZE(r->replies) && PyList_SetSlice(r->replies, 0, PY_SSIZE_T_MAX, NULL)) Py_CLEAR(reply);
     if (type) PyErr_Restore(type, value, trace);
     r->out = NULL;
     return reply;

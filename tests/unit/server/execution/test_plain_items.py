@@ -20,6 +20,8 @@ from tests.unit.server.connections.test_fast_path import START, Loop, Transport
 
 KEYS = (b"a", b"b", b"1", b"k" * 250)
 VALUES = (b"", b"0", b"7", b"99", b"100", b"18446744073709551615", b"x" * 40, b"9 ", b"v" * 600)
+# 30 days is the longest that counts from now; more than 2^31 - 1 is refused.
+EXPTIMES = (0,) * 8 + (1, 1, 100, 100, -1, -1, 2592000, 2592001, 2**31 - 1, 2**31, 99999999999)
 TEXT = (
     b"set K F E S\r\nV\r\n", b"add K F E S\r\nV\r\n", b"replace K F E S\r\nV\r\n",
     b"append K F E S\r\nV\r\n", b"prepend K F E S\r\nV\r\n", b"cas K F E S U\r\nV\r\n",
@@ -126,7 +128,7 @@ def command(choice):
     for letter, text in (
         (b" K", b" " + choice.choice(KEYS)),
         (b" F ", b" %d " % choice.choice((0, 0, 5))),
-        (b" E", b" %d" % choice.choice((0, 0, 0, 1, 100, -1))),
+        (b" E", b" %d" % choice.choice(EXPTIMES)),
         (b" S", b" %d" % len(value)),
     ):
         head = head.replace(letter, text, 1)

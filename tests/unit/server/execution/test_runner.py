@@ -2,11 +2,13 @@
 
 import random
 import sys
+from unittest.mock import patch
 
 import pytest
 
 from memlite.config import Config
 from memlite.protocol.packets import Opcode
+from memlite.server.connections.intake import FULL_READ
 from memlite.server.execution import runner
 from tests.support.packets import count, packet, store
 from tests.unit.server.execution.test_plain_items import BinaryClient, Client, command, in_c
@@ -194,3 +196,42 @@ def test_a_runner_is_made_once():
         found.__init__(None)
     with pytest.raises(TypeError):
         runner.NATIVE.Runner()
+
+
+def test_what_a_command_has_answered_before_it_failed_is_for_nobody():
+    failing = Client(shortcuts=True)
+    found = failing.connection._services.runner
+
+    def fail(text, words, data, position):
+        text.out.append(b"STORED\r\n")
+        raise MemoryError
+
+    with patch.dict(runner.SHORTCUTS, {b"verbosity": fail}), pytest.raises(MemoryError):
+        found.text(b"mn\r\nverbosity 1\r\n", [])
+    assert found.text(b"mn\r\n", []) == b"MN\r\n"
+
+
+def test_a_run_within_a_run_is_refused():
+    client = Client(shortcuts=True)
+    found = client.connection._services.runner
+    failures = []
+
+    def again(text, words, data, position):
+        with pytest.raises(RuntimeError) as failure:
+            found.text(b"mn\r\n", [])
+        failures.append(failure.value)
+        return 0
+
+    with patch.dict(runner.SHORTCUTS, {b"verbosity": again}):
+        out = []
+        assert found.text(b"mn\r\nverbosity 1\r\n", out) is None
+    assert (len(failures), found.position, found.served, out) == (1, 4, 1, [b"MN\r\n"])
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_client_that_floods_is_slowed_down_whoever_carries_out_the_first_commands(native):
+    client = Client(shortcuts=True, native=native)
+    slowed = []
+    client.connection._services.intake.slow_down = slowed.append
+    client.send(b"get a\r\n" * (FULL_READ // 7 + 1))
+    assert slowed == [client.transport]
