@@ -195,7 +195,7 @@ def test_the_crawler_is_on_unless_the_last_option_disables_it(given, enabled):
 
 
 def test_a_connection_made_before_watching_began_leaves_the_fast_path():
-    server = Server(Config(), [])
+    server = Server(Config(protocol="ascii"), [])
     connection = server.connect()
     assert connection._fast_limit > 0
     # As if a watcher had started before connection_made.
