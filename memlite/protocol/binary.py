@@ -161,6 +161,10 @@ class BinaryParser:
         """Whether part of a command has arrived and the rest has not."""
         return self._unfinished
 
+    def begins_command(self, data: bytes, position: int) -> bool:
+        """Return whether there is enough at `position` to go on there in the next turn."""
+        return not _is_partial(data, position)
+
     def receive(self, data: bytes, handler: Handler, served: int = 0) -> bool:
         """Take bytes from the peer and carry out the commands they complete.
 
@@ -302,7 +306,7 @@ class BinaryParser:
         """
         if position >= len(data):
             return False
-        if _is_partial(data, position):
+        if not self.begins_command(data, position):
             self._buffer_head(data[position:])
             return False
         self._unfinished = True

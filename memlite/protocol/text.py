@@ -157,6 +157,10 @@ class TextParser:
         assert isinstance(store, PartialSet)  # noqa: S101 - the caller has checked
         return store.reserve()
 
+    def begins_command(self, data: bytes, position: int) -> bool:
+        """Return whether there is enough at `position` to go on there in the next turn."""
+        return data.find(b"\n", position) >= 0
+
     def receive(self, data: bytes, handler: Handler, served: int = 0) -> bool:
         """Take bytes from the peer and carry out the commands they complete.
 
@@ -382,7 +386,7 @@ class TextParser:
         """
         if position >= len(data):
             return False
-        if data.find(b"\n", position) < 0:
+        if not self.begins_command(data, position):
             self._buffer_line(data[position:])
             return False
         self.in_command = True

@@ -107,7 +107,7 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_can_serve", "_clock", "_counters", "_eof", "_fast_limit", "_held",
+        "_begin", "_can_serve", "_clock", "_counters", "_eof", "_fast_limit", "_held",
         "_instrumentation", "_pending_input", "_ready_limit", "_run", "_services", "_state",
         "_stream", "_table", "_transport", "_unsent", "_used", "_waits", "authenticated",
         "close_reason", "dialect", "executor", "last_command", "out", "parser", "writable",
@@ -135,6 +135,7 @@ class Connection(asyncio.Protocol):
         self.writable = True
         self._run: Run | None = None  # `Runner.text` or `binary`, while it may be used
         self._pending_input = b""  # arrived while the connection could not be served
+        self._begin = 0  # of that, has been carried out by the runner
         self._held = 0  # bytes of input not yet carried out, as counted by `Intake`
         self._eof = False  # whether the peer has half-closed the connection
         self._unsent: deque[Part] | None = None  # replies the peer is too slow to take
@@ -279,6 +280,7 @@ class Connection(asyncio.Protocol):
             self._stream.lost()
             self._stream = None
         self._pending_input = b""
+        self._begin = 0
         self._hold(0)
         self.out.clear()
         self._unsent = None
@@ -337,18 +339,76 @@ class Connection(asyncio.Protocol):
         else:
             self._keep_for_later(data)
 
-    def _carry_on(self, data: bytes) -> None:
-        """Serve what the runner has left of `data`."""
-        runner = self._services.runner
+    def _carry_on(self, data: bytes, begin: int = 0) -> None:
+        """Serve what the runner has left of `data`, in which it began at `begin`."""
+        services = self._services
+        runner = services.runner
         assert runner is not None  # noqa: S101 - it has just run
         position = runner.position
-        rest = data[position:] if position else data
-        if rest:
-            self._counters.bytes_read += len(rest)
-            self._serve(rest, served=runner.served, carried_out=position)
-        else:
+        left = len(data) - position
+        if not begin:
+            self._counters.bytes_read += left
+        if not left:
             self.last_command = self._clock.second
             self._flush()
+        elif runner.served >= services.limits.commands_per_read and self._begins_command(
+            data, position
+        ):
+            self._keep_for_next_turn(data, position, 0 if begin else len(data))
+        else:
+            rest = data[position:] if position else data
+            self._serve(rest, served=runner.served, carried_out=0 if begin else position)
+
+    def _begins_command(self, data: bytes, position: int) -> bool:
+        # Only parsers of protocols that have runs are asked.
+        begins: bool = cast("Any", self.parser).begins_command(data, position)
+        return begins
+
+    def _keep_for_next_turn(self, data: bytes, position: int, size: int) -> None:
+        """Keep what the runner has left of `data`, as the connection's share of the turn is used.
+
+        Args:
+            data: the input.
+            position: where the rest begins.
+            size: bytes that have been read in this turn.
+        """
+        self.last_command = self._clock.second
+        self._counters.until_slow_sample -= 1  # the runner begins only where there are two left
+        self._pending_input = data
+        self._begin = position
+        if self.out:
+            self._flush()
+        self._end_turn(size, len(data))
+
+    def _end_turn(self, size: int, held: int) -> None:
+        """Let other connections have their turn.
+
+        Args:
+            size: the bytes of this read.
+            held: bytes that are held until the commands in them are carried out.
+        """
+        self._counters.conn_yields += 1
+        self._hold(held)
+        if size >= FULL_READ:
+            self._services.intake.slow_down(self._transport)
+        if self._state is _SERVING:
+            self._move(Event.SHARE_USED)
+            self._services.scheduler.call_soon(self._take_turn)
+
+    def _go_on(self, data: bytes, begin: int) -> None:
+        """Have the runner carry out more of `data`, or the parser if it must not any more."""
+        self._enter_fast_path()
+        run = self._run
+        if run is None:
+            self._serve(data[begin:])
+            return
+        reply = run(data, self.out, begin)
+        if reply is None:
+            self._carry_on(data, begin)
+            return
+        self.last_command = self._clock.second
+        if reply:
+            self._transport.write(reply)
 
     def _send_ready_reply(self, data: bytes) -> bool:
         """Answer a read without the parser, if the reply is ready and the read is not sampled."""
@@ -475,14 +535,8 @@ class Connection(asyncio.Protocol):
         elif out:
             self._flush()
         if more:
-            counters.conn_yields += 1
             self._own_parser()
-            self._hold(self.parser.backlog)
-            if carried_out + len(data) >= FULL_READ:
-                self._services.intake.slow_down(self._transport)
-            if self._state is _SERVING:
-                self._move(Event.SHARE_USED)
-                self._services.scheduler.call_soon(self._take_turn)
+            self._end_turn(carried_out + len(data), self.parser.backlog)
         elif self.parser.in_command:
             self._own_parser()
             self._leave_fast_path()
@@ -589,8 +643,12 @@ class Connection(asyncio.Protocol):
                 return  # `settle` continues
         self._move(Event.RESUMED)
         data, self._pending_input = self._pending_input, b""
+        begin, self._begin = self._begin, 0
         self._hold(0)  # until the next turn ends
-        self._serve(data)
+        if begin:
+            self._go_on(data, begin)
+        else:
+            self._serve(data)
         if self._state is not _SERVING or self._transport.is_closing():
             return
         if not self._eof:

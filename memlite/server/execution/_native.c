@@ -17,7 +17,7 @@ what an item holds are borrowed for as long as nothing else can run: until the n
 #include <string.h>
 #include <structmember.h>
 
-#define VERSION 2  /* of the interface: what was compiled for another is not used */
+#define VERSION 3  /* of the interface: what was compiled for another is not used */
 
 enum { FREQUENCY = 3, FETCHED = 4, MAIN = 8, FULL = 16, MASK = 31, FRESH = FREQUENCY | MAIN };  /* item.py */
 enum { ERROR = -1, STOP, DONE, ABSENT };  /* STOP: nothing was done, and the twin has to take the command */
@@ -1290,11 +1290,15 @@ static int ask(Runner *r, PyObject *twin, PyObject *data, Py_ssize_t *next) {
 }
 
 static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int binary) {
-    if (count != 2 || !PyBytes_CheckExact(args[0]) || !PyList_CheckExact(args[1]))
+    if (count < 2 || count > 3 || !PyBytes_CheckExact(args[0]) || !PyList_CheckExact(args[1]))
         return PyErr_Format(PyExc_TypeError, "bytes and a list are needed");
     PyObject *data = args[0], *reply = NULL;
     if (r->busy || !r->fast_read) return PyErr_Format(PyExc_RuntimeError, "a run is in progress, or nothing can be run");
-    r->position = r->served = 0;
+    Py_ssize_t begin = count > 2 ? PyLong_AsSsize_t(args[2]) : 0;
+    if (begin < 0 || begin > PyBytes_GET_SIZE(data))
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "the position is not in the bytes");
+    r->position = begin;
+    r->served = 0;
     if (!PyObject_IsTrue(PyList_GET_ITEM(r->fast_read, 0))) Py_RETURN_NONE;  /* commands are observed */
     long long until = number_of(get(r->counters, &r->until));
     if (until <= 1) return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);  /* this read is sampled */
@@ -1323,7 +1327,7 @@ static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int bin
     }
     Py_CLEAR(r->line);
     r->busy = 0;
-    if (r->position) count_of(r, N_bytes_read, r->position);
+    if (!begin && r->position) count_of(r, N_bytes_read, r->position);
     if (done >= 0) {
         int all = start + r->position == end;
         if (all) done = put_new(r->counters, &r->until, PyLong_FromLongLong(until - 1));

@@ -18,10 +18,10 @@ from memlite.server.execution.text_commands import TextCommands
 
 __all__ = ["NATIVE", "Run", "Runner", "make_runner", "run_of"]
 
-Run: TypeAlias = Callable[[bytes, list[Part]], bytes | None]
+Run: TypeAlias = Callable[..., bytes | None]
 """Carries out commands; see `Runner.text`."""
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 """`_native.c` has the same."""
 
 NATIVE: Final[Any] = extension("memlite.server.execution._native", _VERSION)
@@ -45,21 +45,23 @@ class Runner(Protocol):
     @property
     def served(self) -> int: ...  # noqa: D102
 
-    def text(self, data: bytes, out: list[Part]) -> bytes | None:
+    def text(self, data: bytes, out: list[Part], begin: int = 0, /) -> bytes | None:
         """Carry out commands of the text protocol, at most as many as in a turn.
 
-        Counts the bytes that were read, and the read if all of it has been carried out.
+        Counts the bytes that were read, unless these were the rest of what has been counted, and
+        the read if all of it has been carried out.
 
         Args:
             data: what has arrived.
             out: a list without replies.
+            begin: where to begin; above 0 for the rest of what earlier turns have left.
 
         Returns:
             The replies, counted as written, if they answer all of `data`. None if they do not, or
             are large: then they are in `out`, and `position` says how far it came.
         """
 
-    def binary(self, data: bytes, out: list[Part]) -> bytes | None:
+    def binary(self, data: bytes, out: list[Part], begin: int = 0, /) -> bytes | None:
         """Carry out commands of the binary protocol; see `text`."""
 
 

@@ -7,6 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from memlite.config import Config
+from memlite.engine.prefixes import PrefixStats
 from memlite.protocol.packets import Opcode
 from memlite.server.connections.intake import FULL_READ
 from memlite.server.execution import runner
@@ -127,6 +128,79 @@ def test_values_of_any_size(size):
     compare(pair, b"set a 7 0 %d\r\n%b\r\n" % (size, value))
 
 
+ENDS = (
+    b"",
+    b"ge",
+    b"get a",
+    b"version\r\n",
+    b"set a 0 0 5\r\nab",
+    b"quit\r\n",
+    b"\n",
+    b"get a\r\n",
+)
+
+
+@pytest.mark.parametrize("count", [19, 20, 21, 39, 40, 41, 100])
+@pytest.mark.parametrize("end", ENDS)
+def test_turns(count, end):
+    pair = clients()
+    data = b"set a 0 0 5\r\nvalue\r\n" + b"get a\r\n" * (count - 1) + end
+    compare(pair, data)
+    assert pair[0].server.counters.bytes_read == pair[1].server.counters.bytes_read
+    assert pair[0].server._intake.held == pair[1].server._intake.held == 0
+    if end != b"quit\r\n":
+        compare(pair, b"get b\r\n")
+        compare(pair, b"xyz\r\nget a\r\n" * 30)
+
+
+def test_later_turns_need_no_parser():
+    client = Client(shortcuts=True)
+    client.send(b"set a 0 0 1\r\nx\r\n")
+    parser = client.connection.parser
+    with patch.object(type(parser), "receive", side_effect=AssertionError):
+        assert client.send(b"get a\r\n" * 1000) == b"VALUE a 0 1\r\nx\r\nEND\r\n" * 1000
+    assert client.server.counters.conn_yields == 49
+    assert client.connection.parser is parser
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_between_two_turns(native):
+    client = Client(shortcuts=True, native=native)
+    client.send(b"set a 0 0 1\r\nx\r\n")
+    connection, counters = client.connection, client.server.counters
+    read = counters.bytes_read
+    connection.data_received(b"get a\r\n" * 50 + b"mn\r\n")
+    assert connection.busy
+    assert client.server._intake.held == 50 * 7 + 4
+    connection.data_received(b"mg a\r\n" * 50)  # what arrives meanwhile comes after it
+    assert counters.bytes_read == read + 50 * 7 + 4 + 50 * 6
+    connection.pause_writing()
+    replies = client.send(b"md a\r\nget a\r\n")
+    assert replies == b"VALUE a 0 1\r\nx\r\nEND\r\n" * 20
+    connection.resume_writing()
+    rest = client.send(b"mn\r\n")
+    assert rest == (
+        b"VALUE a 0 1\r\nx\r\nEND\r\n" * 30 + b"MN\r\n" + b"HD\r\n" * 51 + b"END\r\nMN\r\n"
+    )
+    assert client.server._intake.held == 0
+    assert not connection.busy
+    connection.data_received(b"get b\r\n" * 50)
+    connection.connection_lost(None)
+    client.server.scheduler.loop.run()
+    assert client.server._intake.held == 0
+
+
+def test_commands_that_are_observed_from_the_next_turn_on():
+    client = Client(shortcuts=True)
+    client.send(b"set p:a 0 0 1\r\nx\r\n")
+    client.connection.data_received(b"get p:a\r\n" * 50)
+    stats = PrefixStats()
+    client.server.engine.observe(stats, None)
+    client.send(b"get p:a\r\n" * 50)
+    assert client.server.counters.hits == 100
+    assert stats.counts() == {b"p": [80, 80, 0, 0]}
+
+
 @pytest.mark.parametrize("length", [1, 249, 250, 251])
 @pytest.mark.parametrize("flags", [b"", b" v k", b" k Oab q", b" b v k", b" s c t h l"])
 def test_keys_of_any_length(length, flags):
@@ -178,6 +252,14 @@ def test_no_reference_is_lost():
     blocks = sys.getallocatedblocks()
     rounds(4000)
     assert sys.getallocatedblocks() - blocks < 500
+
+
+@pytest.mark.parametrize("begin", [-1, 8, 2**70])
+def test_a_position_beyond_the_input_is_refused(begin):
+    found = Client(shortcuts=True).connection._services.runner
+    with pytest.raises((ValueError, OverflowError)):
+        found.text(b"get a\r\n", [], begin)
+    assert found.text(b"get a\r\n", [], 7) == b""
 
 
 @pytest.mark.parametrize(
