@@ -690,6 +690,27 @@ def test_a_failing_command_is_not_measured(scripts):
         scripts("bench_commands").measure([], [b"set a 0 0 x\r\n"], 1, 1)
 
 
+needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="no valgrind")
+
+
+@needs_valgrind
+def test_instructions(scripts):
+    output = run("bench_instructions.py", "incr", "binary get, hit")
+    for name in ("incr", "binary get, hit"):
+        ((one, *_, several),) = [row[-3:] for row in rows(output, f"{name}  ")]
+        assert int(one.replace(",", "")) > int(several.replace(",", "")) > 100
+    assert "known: get, hit" in run("bench_instructions.py", "xyz", code=2)
+
+
+@needs_memcached
+@needs_valgrind
+def test_instructions_of_a_peer(scripts):
+    memcached = shutil.which("memcached")
+    output = run("bench_instructions.py", "set", "--peer", memcached)
+    ((_, _, several),) = [row[-3:] for row in rows(output, "set  ")]
+    assert int(several.replace(",", "")) > 100
+
+
 # Proxies
 
 
@@ -746,8 +767,8 @@ def test_commands_on_the_page_are_valid(scripts):
         assert (ROOT / script).is_file()
         assert scripts(name).parse(arguments)
     assert {
-        "bench_server", "bench_memory", "bench_stalls", "bench_commands", "bench_proxy",
-        "bench_scaling", "bench_telemetry",
+        "bench_server", "bench_memory", "bench_stalls", "bench_commands",
+        "bench_instructions", "bench_proxy", "bench_scaling", "bench_telemetry",
     } <= named  # fmt: skip
 
 
