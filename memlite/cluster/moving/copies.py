@@ -8,7 +8,7 @@ from typing import Final
 from memlite.cluster.moving import marks
 from memlite.cluster.moving.answers import Ask, Place, Steps
 from memlite.cluster.moving.marks import Found, Kind
-from memlite.cluster.moving.steps import Moved, MovingKey, Outcome
+from memlite.cluster.moving.steps import BusyKeyError, Moved, MovingKey, Outcome
 from memlite.cluster.topology import Node, Phase, Topology
 
 __all__ = [
@@ -126,19 +126,26 @@ def copied(key: bytes, its: MovingKey, *, freezes: bool = False) -> Steps[Moved]
 def restored(key: bytes, its: MovingKey) -> Steps[Moved]:
     """Copy an item from a copy (the source) to a node that decides, and has none.
 
-    Nobody may change the key meanwhile.
+    The stub is there before the copy is looked at. So a copy that is found then is not of an item
+    that was restored from another one before, and removed since.
+
+    Raises:
+        BusyKeyError: somebody else does it at the same time.
     """
+    stub, item = yield from its.stub_or_item()
+    if item:
+        return _NOTHING
     at = its.clock()
     (looked,) = yield (Ask(Place.SOURCE, marks.look(key)),)
     found = its.marks.found(looked)
-    if found.kind is not Kind.REAL or stands_in(found):
-        return _NOTHING
-    stub, item = yield from its.stub_or_item()
     exptime = marks.exptime_of(found.ttl, its.clock() - at, its.now())
-    if item or exptime < 0:
+    if found.kind is not Kind.REAL or stands_in(found) or exptime < 0:
+        yield (Ask(_REPLICA, marks.drop(key, stub)),)
         return _NOTHING
     (stored,) = yield (Ask(_REPLICA, marks.store(key, found, exptime, replacing=stub)),)
-    return Moved(Outcome.MOVED, len(found.value)) if stored.unique else _NOTHING
+    if not stored.unique:
+        raise BusyKeyError("it has changed while it was restored")
+    return Moved(Outcome.MOVED, len(found.value))
 
 
 def _lease(its: MovingKey, replacing: int | None) -> bytes:

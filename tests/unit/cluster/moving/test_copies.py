@@ -14,7 +14,7 @@ from memlite.cluster.moving.copies import (
     copied,
     restored,
 )
-from memlite.cluster.moving.steps import Moved, Outcome
+from memlite.cluster.moving.steps import BusyKeyError, Moved, Outcome
 from memlite.cluster.topology import Move, Node, Phase, Topology
 from tests.unit.cluster.moving.test_steps import KEY, NONCE, Pair
 
@@ -133,6 +133,48 @@ def test_what_stands_in_for_a_copy_is_not_restored(pair: Pair, flags: int) -> No
     pair.source.handle(stand_in(flags))
     assert pair.run(restored(KEY, pair.moving())) == NOTHING
     assert not pair.destination.items
+
+
+def test_what_is_removed_meanwhile_is_not_restored(pair: Pair) -> None:
+    """It was restored from another copy, and a client removes it where it is, and its copies."""
+    pair.set(pair.source, b"value")
+    pair.set(pair.destination, b"value")
+    steps = restored(KEY, pair.moving())
+    asks = next(steps)
+    with pytest.raises(StopIteration) as stop:
+        for round_ in range(10):
+            if round_ == 1:
+                pair.source.handle(b"md %b\r\n" % KEY)
+                pair.destination.handle(b"md %b\r\n" % KEY)
+            asks = steps.send(tuple(answer_of(pair.ask(*ask)) for ask in asks))
+    assert stop.value.value == NOTHING
+    assert not pair.destination.items
+
+
+@pytest.mark.parametrize("there", ["nothing", "hold"])
+def test_no_stub_is_left_where_nothing_is_restored(pair: Pair, there: str) -> None:
+    if there == "hold":
+        pair.source.handle(stand_in(HELD))
+    steps = restored(KEY, pair.moving())
+    asks = next(steps)
+    asks = steps.send(tuple(answer_of(pair.ask(*ask)) for ask in asks))
+    assert pair.destination.items[KEY].flags not in (HELD, LEASED)  # the stub
+    with pytest.raises(StopIteration):
+        while True:
+            asks = steps.send(tuple(answer_of(pair.ask(*ask)) for ask in asks))
+    assert not pair.destination.items
+
+
+def test_an_item_whose_stub_is_gone_is_tried_again(pair: Pair) -> None:
+    pair.set(pair.source, b"value")
+    steps = restored(KEY, pair.moving())
+    asks = next(steps)
+    with pytest.raises(BusyKeyError):
+        for round_ in range(10):
+            if round_ == 2:
+                pair.destination.handle(b"md %b\r\n" % KEY)
+            asks = steps.send(tuple(answer_of(pair.ask(*ask)) for ask in asks))
+    assert pair.run(restored(KEY, pair.moving())) == Moved(Outcome.MOVED, 5)
 
 
 def test_an_item_that_cannot_move_is_frozen_and_then_copied(pair: Pair) -> None:
