@@ -1,6 +1,6 @@
 """Steps of many keys at a time, and what has come of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,7 +8,7 @@ from memlite.cluster.mover.nodes import Nodes
 from memlite.cluster.mover.routes import Routes
 from memlite.cluster.moving import marks
 from memlite.cluster.moving.answers import Answer, Ask, NodeRefusedError, Place, Steps
-from memlite.cluster.moving.copies import copied, restored
+from memlite.cluster.moving.copies import copied, restored, stranded
 from memlite.cluster.moving.marks import Kind, Marks
 from memlite.cluster.moving.steps import BusyKeyError, Moved, MovingKey, Outcome
 
@@ -121,15 +121,17 @@ class Batches:
         Raises:
             NodeTroubleError: a node does not answer.
         """
-        return await self._copy(source, keys, freezes=False)
+        return await self._copy(source, keys, copied)
 
-    async def _copy(self, source: str, keys: Sequence[bytes], *, freezes: bool) -> Count:
+    async def _copy(
+        self,
+        source: str,
+        keys: Sequence[bytes],
+        steps: Callable[[bytes, MovingKey], Steps[Moved]],
+    ) -> Count:
         pairs = [(key, name) for key in keys for name in self._routes.copies(key)]
         await self._nodes.connect([source, *sorted({name for _, name in pairs})])
-        batch = [
-            _Key(name, copied(key, self._key(key, source, name), freezes=freezes))
-            for key, name in pairs
-        ]
+        batch = [_Key(name, steps(key, self._key(key, source, name))) for key, name in pairs]
         return await self._run(source, batch)
 
     async def strand(self, source: str, keys: Sequence[bytes]) -> Count:
@@ -138,7 +140,7 @@ class Batches:
         Raises:
             NodeTroubleError: a node does not answer.
         """
-        return await self._copy(source, keys, freezes=True)
+        return await self._copy(source, keys, stranded)
 
     async def restore(self, source: str, keys: Sequence[bytes]) -> Count:
         """Copy items of a node that has copies to those that decide, and have none.

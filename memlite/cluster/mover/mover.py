@@ -270,14 +270,44 @@ class Mover:
         """
         self._progress.step(f"restoring items of {lost} from copies")
         for node in routes.nodes:
-            wanted = routes.orphans(node.name, lost)
-            for _ in range(_MOST_IN_VAIN):
-                count = await self._sweep(node.name, wanted, Batches.restore) or Count()
-                self._result.restored += count.moved
-                if not count.failed:
-                    break
-            else:
-                raise MoverError(f"copies on {node.name}: {count.reason}; {_LATER}")
+            count = await self._all(node.name, routes.orphans(node.name, lost), Batches.restore)
+            self._result.restored += (count or Count()).moved
+
+    async def _strand(self, routes: Routes) -> None:
+        """Copy items that cannot move, before they are removed where they are.
+
+        Raises:
+            MoverError: some items cannot be copied.
+        """
+        for node in routes.before:
+            count = await self._all(node.name, routes.stranded(node.name), Batches.strand)
+            if count is None:
+                self._lose(node.name)
+            elif count.dropped:
+                self._result.dropped += count.dropped
+                self._result.reason = count.reason
+
+    async def _all(
+        self,
+        name: str,
+        wanted: Callable[[bytes], bool],
+        action: Callable[[Batches, str, Sequence[bytes]], Awaitable[Count]],
+    ) -> Count | None:
+        """Do something with items of a node until it is done with all; return None if it is gone.
+
+        Raises:
+            MoverError: it cannot be done with some of them.
+        """
+        total = Count()
+        for _ in range(_MOST_IN_VAIN):
+            total.failed = 0
+            count = await self._sweep(name, wanted, action)
+            if count is None:
+                return None
+            total.merge(count)
+            if not count.failed:
+                return total
+        raise MoverError(f"{total.failed} items of node {name}: {total.reason}; {_LATER}")
 
     async def take_back(self, document: Document, names: Sequence[str]) -> None:
         """Have the nodes that keys were at get what nodes had that are gone, from copies.
@@ -342,9 +372,7 @@ class Mover:
                     await asyncio.sleep(READING)
         await self._thaw(routes)
         if routes.replicated and self._result.lost:
-            routes = self._routes()
-            for node in routes.before:
-                await self._try(node.name, routes.stranded(node.name), Batches.strand)
+            await self._strand(self._routes())
 
     async def _clear(self, routes: Routes) -> None:
         for node in routes.before:

@@ -20,6 +20,7 @@ __all__ = [
     "copied",
     "restored",
     "stands_in",
+    "stranded",
 ]
 
 HELD: Final = 3_735_927_486
@@ -79,16 +80,11 @@ def stands_in(found: Found) -> bool:
 _MOST_ROUNDS: Final = 20
 
 
-def copied(key: bytes, its: MovingKey, *, freezes: bool = False) -> Steps[Moved]:
+def copied(key: bytes, its: MovingKey) -> Steps[Moved]:
     """Copy an item from the node that decides (the source) to another one.
 
     What is there is replaced, unless it is a hold: then the key is being changed, and a read will
     copy it later. Whatever changes the key meanwhile replaces the lease.
-
-    Args:
-        key: the key.
-        its: what belongs to the move.
-        freezes: whether the item is frozen first, so that it is not changed any more.
     """
     leased, looked = yield Ask(_REPLICA, _lease(its, None)), Ask(_REPLICA, marks.look(key))
     unique = leased.unique
@@ -104,23 +100,65 @@ def copied(key: bytes, its: MovingKey, *, freezes: bool = False) -> Steps[Moved]
     at = its.clock()
     (looked,) = yield (Ask(Place.SOURCE, marks.look(key)),)
     found = its.marks.found(looked)
-    for _ in range(_MOST_ROUNDS if freezes else 0):
-        if found.kind is not Kind.REAL:
-            break
-        at, freeze = its.clock(), its.marks.freeze(key, found)
-        _, looked = yield Ask(Place.SOURCE, freeze), Ask(Place.SOURCE, marks.look(key))
-        found = its.marks.found(looked)
     if found.took:
         # The right to recache it is a client's.
         again = marks.invalidate(key, found.unique, keeps=its.assigns)
         yield (Ask(Place.SOURCE, again),)
     exptime = marks.exptime_of(found.ttl, its.clock() - at, its.now())
     odd = found.stale or found.won or stands_in(found)
-    if found.kind is not (Kind.FROZEN if freezes else Kind.REAL) or odd or exptime < 0:
+    if found.kind is not Kind.REAL or odd or exptime < 0:
         yield (Ask(_REPLICA, marks.drop(key, unique)),)
         return _NOTHING
     (stored,) = yield (Ask(_REPLICA, marks.store(key, found, exptime, replacing=unique)),)
     return Moved(Outcome.MOVED, len(found.value)) if stored.unique else _NOTHING
+
+
+def stranded(key: bytes, its: MovingKey) -> Steps[Moved]:
+    """Copy an item whose new node is gone from the old one (the source) to another one.
+
+    It is frozen first, so that nobody can change it any more, and it is removed from the source
+    afterwards. So it takes the place of whatever there is, also of a hold: whoever has put that
+    there cannot change the key any more, or has done it before.
+
+    Raises:
+        BusyKeyError: it has changed again and again.
+    """
+    at = its.clock()
+    (looked,) = yield (Ask(Place.SOURCE, marks.look(key)),)
+    found = its.marks.found(looked)
+    for _ in range(_MOST_ROUNDS):
+        if found.kind is not Kind.REAL:
+            break
+        at, freeze = its.clock(), its.marks.freeze(key, found)
+        frozen, looked = yield Ask(Place.SOURCE, freeze), Ask(Place.SOURCE, marks.look(key))
+        before, found = found, its.marks.found(looked)
+        if found.unique == before.unique and not frozen.done:
+            # There may still be a copy of it.
+            (dropped,) = yield (Ask(Place.SOURCE, marks.drop(key, found.unique)),)
+            if dropped.done:
+                return Moved(Outcome.DROPPED, reason="too large to be frozen")
+            (looked,) = yield (Ask(Place.SOURCE, marks.look(key)),)
+            found = its.marks.found(looked)
+    if found.kind is Kind.REAL:
+        raise BusyKeyError("it changes all the time")
+    if found.kind is not Kind.FROZEN:
+        return _NOTHING  # it has moved, or is gone: what others have is right
+    for _ in range(_MOST_ROUNDS):
+        (looked,) = yield (Ask(_REPLICA, marks.look(key)),)
+        there = its.marks.found(looked)
+        unique = None if there.kind is Kind.ABSENT else there.unique
+        exptime = marks.exptime_of(found.ttl, its.clock() - at, its.now())
+        if found.stale or found.won or stands_in(found) or exptime < 0:
+            if unique is None:
+                return _NOTHING
+            (dropped,) = yield (Ask(_REPLICA, marks.drop(key, unique)),)
+            if dropped.done:
+                return _NOTHING
+            continue
+        (stored,) = yield (Ask(_REPLICA, marks.store(key, found, exptime, replacing=unique)),)
+        if stored.unique:
+            return Moved(Outcome.MOVED, len(found.value))
+    raise BusyKeyError("its copy changes all the time")
 
 
 def restored(key: bytes, its: MovingKey) -> Steps[Moved]:

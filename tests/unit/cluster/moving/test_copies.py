@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 from memlite.client import Address
+from memlite.cluster.moving import marks
 from memlite.cluster.moving.answers import answer_of
 from memlite.cluster.moving.copies import (
     HELD,
@@ -13,6 +14,7 @@ from memlite.cluster.moving.copies import (
     Copies,
     copied,
     restored,
+    stranded,
 )
 from memlite.cluster.moving.steps import BusyKeyError, Moved, Outcome
 from memlite.cluster.topology import Move, Node, Phase, Topology
@@ -177,10 +179,62 @@ def test_an_item_whose_stub_is_gone_is_tried_again(pair: Pair) -> None:
     assert pair.run(restored(KEY, pair.moving())) == Moved(Outcome.MOVED, 5)
 
 
-def test_an_item_that_cannot_move_is_frozen_and_then_copied(pair: Pair) -> None:
+@pytest.mark.parametrize(
+    "there", [b"", b"an older one", stand_in(LEASED), stand_in(HELD)], ids=repr
+)
+def test_an_item_that_cannot_move_is_frozen_and_then_copied(pair: Pair, there: bytes) -> None:
     pair.set(pair.source, b"value", b" F7")
-    steps = copied(KEY, pair.moving(), freezes=True)
-    assert pair.run(steps) == Moved(Outcome.MOVED, 5)
+    if there.startswith(b"ms"):
+        pair.destination.handle(there)
+    elif there:
+        pair.set(pair.destination, there)
+    assert pair.run(stranded(KEY, pair.moving())) == Moved(Outcome.MOVED, 5)
     assert pair.source.items[KEY].value.startswith(b"value\0")
     assert pair.destination.items[KEY].value == b"value"
-    assert pair.run(copied(KEY, pair.moving(), freezes=True)) == Moved(Outcome.MOVED, 5)
+    assert pair.destination.items[KEY].flags == 7
+    assert pair.run(stranded(KEY, pair.moving())) == Moved(Outcome.MOVED, 5)
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_a_hold_that_ends_meanwhile_does_not_undo_a_change(pair: Pair, step: int) -> None:
+    """A change was made at the source before it is frozen, or is refused."""
+    pair.set(pair.source, b"1")
+    pair.destination.handle(stand_in(HELD))
+    held = pair.destination.items[KEY].unique
+    steps = stranded(KEY, pair.moving())
+    asks = next(steps)
+    with pytest.raises(StopIteration) as stop:
+        for round_ in range(20):
+            if round_ == step:
+                if not pair.source.items[KEY].value.startswith(b"1\0"):
+                    pair.set(pair.source, b"2")
+                pair.destination.handle(b"md %b C%d\r\n" % (KEY, held))
+            asks = steps.send(tuple(answer_of(pair.ask(*ask)) for ask in asks))
+    assert stop.value.value == Moved(Outcome.MOVED, 1)
+    last = b"2" if step < 2 else b"1"
+    assert pair.source.items[KEY].value.startswith(last + b"\0")
+    assert pair.destination.items[KEY].value == last
+
+
+def test_a_copy_of_what_has_moved_already_is_left(pair: Pair) -> None:
+    pair.source.handle(marks.mark(KEY, None))
+    pair.set(pair.destination, b"copy")
+    assert pair.run(stranded(KEY, pair.moving())) == NOTHING
+    assert pair.destination.items[KEY].value == b"copy"
+
+
+def test_a_stale_item_that_cannot_move_leaves_no_copy(pair: Pair) -> None:
+    pair.set(pair.source)
+    pair.source.handle(b"md %b I\r\n" % KEY)
+    pair.destination.handle(stand_in(HELD))
+    assert pair.run(stranded(KEY, pair.moving())) == NOTHING
+    assert not pair.destination.items
+
+
+def test_an_item_that_cannot_be_frozen_is_dropped_and_its_copy_is_left(pair: Pair) -> None:
+    pair.set(pair.source)
+    pair.source.largest = 20
+    pair.set(pair.destination)
+    assert pair.run(stranded(KEY, pair.moving())).outcome is Outcome.DROPPED
+    assert not pair.source.items
+    assert pair.destination.items[KEY].value == b"value"

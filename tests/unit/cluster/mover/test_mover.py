@@ -1,0 +1,76 @@
+"""What the mover does with items of nodes, when some are gone."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+
+from memlite.cluster.membership.document import Document, Entry
+from memlite.cluster.mover.absence import Absence
+from memlite.cluster.mover.batches import Batches, Count
+from memlite.cluster.mover.mover import Mover, MoverError
+from memlite.cluster.mover.progress import Progress
+from memlite.cluster.mover.routes import Routes
+from memlite.cluster.node_access import NodeAccess
+from memlite.cluster.topology import Phase
+from tests.support.simulation import SimulatedStore, World
+
+NONCE = "00112233445566778899aabbccddeeff"
+KEYS = [b"key%d" % number for number in range(300)]
+Action = Callable[[Batches, str, Sequence[bytes]], Awaitable[Count]]
+
+
+class SweepingMover(Mover):
+    """A mover that notes what it would do with which of `KEYS`.
+
+    Attributes:
+        swept: names of nodes, what is done there, and with which keys.
+        counts: what comes of it, one after the other; nothing more when there are none left.
+    """
+
+    def __init__(self, phase: Phase, *, lost: str) -> None:
+        store = SimulatedStore(World(random.Random(1)))
+        super().__init__(store, Progress(), rate=0, absence=Absence(store), access=NodeAccess())
+        self.swept: list[tuple[str, object, list[bytes]]] = []
+        self.counts: list[Count | None] = []
+        members = tuple(Entry(name, f"{name}:1", 5) for name in "abcd")
+        document = Document(members=members, replicas=2).moving_to(["b", "c", "d"], NONCE, 5)
+        self._document = document.in_phase(phase, 5)
+        self._lose(lost)
+
+    async def _sweep(
+        self, name: str, wanted: Callable[[bytes], bool], action: Action
+    ) -> Count | None:
+        self.swept.append((name, action, [key for key in KEYS if wanted(key)]))
+        return self.counts.pop(0) if self.counts else Count()
+
+    @property
+    def routes(self) -> Routes:
+        return self._routes()
+
+    def strand(self) -> None:
+        asyncio.run(self._strand(self._routes()))
+
+    def clear(self) -> None:
+        asyncio.run(self._clear(self._routes()))
+
+
+def test_items_that_cannot_move_are_tried_again_until_none_fails() -> None:
+    mover = SweepingMover(Phase.MOVE, lost="d")
+    mover.counts = [Count(failed=2, reason="busy"), Count(failed=1, reason="busy"), Count()]
+    mover.strand()
+    assert [(name, action) for name, action, _ in mover.swept] == [
+        *[("a", Batches.strand)] * 3,
+        *[(name, Batches.strand) for name in "bcd"],
+    ]
+    going = [key for key in KEYS if mover.routes.source(key) == "a"]
+    assert mover.swept[0][2] == [key for key in going if mover.routes.destination(key) == "d"]
+    assert mover.swept[0][2]
+
+
+def test_the_move_does_not_go_on_while_items_are_stranded() -> None:
+    mover = SweepingMover(Phase.MOVE, lost="d")
+    mover.counts = [Count(failed=1, reason="busy")] * 20
+    with pytest.raises(MoverError, match="1 items of node a: busy"):
+        mover.strand()
