@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -375,8 +375,10 @@ class Mover:
             await self._strand(self._routes())
 
     async def _clear(self, routes: Routes) -> None:
+        # Also what could not move, as its new node is gone: others have it by now.
+        leaving = self._routes(gone=())
         for node in routes.before:
-            wanted = routes.leave(node.name)
+            wanted = leaving.leave(node.name)
             if routes.replicated and node not in routes.after:
                 wanted = _anything  # what it has copies of is not read there any more
             if await self._sweep(node.name, wanted, Batches.remove) is None:
@@ -580,10 +582,11 @@ class Mover:
             if self._document.move is not None:
                 raise
 
-    def _routes(self) -> Routes:
+    def _routes(self, gone: Collection[str] | None = None) -> Routes:
         topology = self._document.topology()
         assert topology is not None  # noqa: S101 - without members keys do not move
-        return Routes(topology, self._result.lost, takes_back=self._takes_back)
+        gone = self._result.lost if gone is None else gone
+        return Routes(topology, gone, takes_back=self._takes_back)
 
 
 def _anything(_key: bytes) -> bool:

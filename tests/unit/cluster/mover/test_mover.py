@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import pytest
 
@@ -18,6 +18,7 @@ from tests.support.simulation import SimulatedStore, World
 
 NONCE = "00112233445566778899aabbccddeeff"
 KEYS = [b"key%d" % number for number in range(300)]
+EQUAL = dict.fromkeys("abcd", 1)
 Action = Callable[[Batches, str, Sequence[bytes]], Awaitable[Count]]
 
 
@@ -29,12 +30,12 @@ class SweepingMover(Mover):
         counts: what comes of it, one after the other; nothing more when there are none left.
     """
 
-    def __init__(self, phase: Phase, *, lost: str) -> None:
+    def __init__(self, phase: Phase, *, lost: str, weights: Mapping[str, int] = EQUAL) -> None:
         store = SimulatedStore(World(random.Random(1)))
         super().__init__(store, Progress(), rate=0, absence=Absence(store), access=NodeAccess())
         self.swept: list[tuple[str, object, list[bytes]]] = []
         self.counts: list[Count | None] = []
-        members = tuple(Entry(name, f"{name}:1", 5) for name in "abcd")
+        members = tuple(Entry(name, f"{name}:1", 5, 0, its) for name, its in weights.items())
         document = Document(members=members, replicas=2).moving_to(["b", "c", "d"], NONCE, 5)
         self._document = document.in_phase(phase, 5)
         self._lose(lost)
@@ -74,3 +75,17 @@ def test_the_move_does_not_go_on_while_items_are_stranded() -> None:
     mover.counts = [Count(failed=1, reason="busy")] * 20
     with pytest.raises(MoverError, match="1 items of node a: busy"):
         mover.strand()
+
+
+def test_what_could_not_move_is_removed_like_all_that_has_moved() -> None:
+    """It is frozen at nodes that stay, too: with weights, keys also move between these."""
+    weights = {"a": 1, "b": 2, "c": 3, "d": 4}
+    mover = SweepingMover(Phase.SETTLE, lost="d", weights=weights)
+    mover.clear()
+    routes = mover.routes
+    stay = {name: keys for name, _, keys in mover.swept if name in "bc"}
+    for name, keys in stay.items():
+        assert keys == [
+            key for key in KEYS if routes.source(key) == name != routes.destination(key)
+        ]
+    assert any(routes.destination(key) == "d" for keys in stay.values() for key in keys)
