@@ -51,6 +51,7 @@ class Moving:
         forgets: the names of nodes without a lease that are not even spares when it is over.
         epochs: in which each phase so far began, by the phase's name.
         lost: the names of nodes that were in the target when the move began, and that are gone.
+        former: on how many nodes items were before, if only that changes; else 0.
     """
 
     phase: Phase
@@ -59,6 +60,7 @@ class Moving:
     forgets: tuple[str, ...] = ()
     epochs: tuple[tuple[str, int], ...] = ()
     lost: tuple[str, ...] = ()
+    former: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +214,8 @@ class Document:
         changed = replace(self, replicas=replicas)
         if not target:
             return changed._changed(now)
-        return changed._in_phase(Moving(Phase.SPREAD, target, nonce), Phase.SPREAD, now)
+        move = Moving(Phase.SPREAD, target, nonce, former=self.replicas)
+        return changed._in_phase(move, Phase.SPREAD, now)
 
     def in_phase(self, phase: Phase, now: float) -> "Document":
         """Return the document with the move in another phase."""
@@ -313,8 +316,9 @@ class Document:
         if self.move is not None:
             epochs = dict(self.move.epochs)
             fields["move"] = {**asdict(self.move), "phase": self.move.phase.value, "epochs": epochs}
-            if not self.move.lost:
-                del fields["move"]["lost"]
+            for name in ("lost", "former"):
+                if not fields["move"][name]:
+                    del fields["move"][name]
         return encode(fields)
 
     @classmethod
@@ -385,3 +389,5 @@ def _check(document: Document) -> None:
         check(bool(document.move.target) and known.issuperset(document.move.target), "move")
         check(known.difference(document.move.target).issuperset(document.move.lost), "lost")
         check(len(bytes.fromhex(document.move.nonce)) == 16, "nonce")
+        former = document.move.former
+        check(isinstance(former, int) and 0 <= former <= document.replicas, "former")

@@ -184,7 +184,7 @@ class Mover:
                 await self._finish(move)
             case Phase.SPREAD:
                 self._progress.step(f"{what}: making copies")
-                await self._spread(routes, fresh=Phase.GATHER.value not in dict(move.epochs))
+                await self._spread(routes, move.former or self._document.replicas)
                 await self._finish(move)
 
     async def _give_up(self, move: Moving, gone: str) -> None:
@@ -229,18 +229,20 @@ class Mover:
     async def _gather(self, routes: Routes) -> None:
         """Make the copies that there will be, while proxies hold them, and read none."""
         for node in routes.nodes:
-            await self._try(node.name, routes.foreign(node.name, copies=True), Batches.remove)
+            await self._try(
+                node.name, routes.foreign(node.name, self._document.replicas), Batches.remove
+            )
         await self._copy(routes)
 
-    async def _spread(self, routes: Routes, *, fresh: bool) -> None:
+    async def _spread(self, routes: Routes, former: int) -> None:
         """Make the copies that are missing.
 
         Args:
             routes: where keys are.
-            fresh: whether there have been fewer copies until now: what there is, is old.
+            former: on how many nodes items were until now: what others have is old.
         """
         for node in routes.nodes:
-            await self._try(node.name, routes.foreign(node.name, copies=not fresh), Batches.remove)
+            await self._try(node.name, routes.foreign(node.name, former), Batches.remove)
         await self._copy(routes)
 
     async def _copy(self, routes: Routes) -> None:

@@ -84,17 +84,16 @@ class Routes:
         """Return what tells whether a node decides on a key before anything has moved."""
         return lambda key: self.source(key) == name
 
-    def foreign(self, name: str, *, copies: bool) -> Callable[[bytes], bool]:
+    def foreign(self, name: str, replicas: int) -> Callable[[bytes], bool]:
         """Return what tells whether a node has had no part in a key before the move.
 
         Args:
             name: the node's.
-            copies: whether nodes have copies.
+            replicas: on how many nodes items were.
         """
 
         def is_foreign(key: bytes) -> bool:
-            owners = self._copies.before(key)
-            return all(node.name != name for node in (owners if copies else owners[:1]))
+            return all(node.name != name for node in self._copies.before(key)[:replicas])
 
         return is_foreign
 

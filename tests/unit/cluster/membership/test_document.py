@@ -232,6 +232,8 @@ def test_more_replicas_are_a_matter_of_copies_alone() -> None:
     assert document.move is not None
     assert document.move.phase is Phase.SPREAD
     assert document.move.target == tuple("abc")
+    assert document.move.former == 2, "what these have need not be made again"
+    assert Document.decode(document.encode()) == document
     empty = Document().with_replicas(2, NONCE, NOW)
     assert empty.move is None
     assert empty.replicas == 2

@@ -3,6 +3,8 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
@@ -13,7 +15,7 @@ from memlite.cluster.mover.mover import Mover, MoverError
 from memlite.cluster.mover.progress import Progress
 from memlite.cluster.mover.routes import Routes
 from memlite.cluster.node_access import NodeAccess
-from memlite.cluster.topology import Phase
+from memlite.cluster.topology import Phase, Topology
 from tests.support.simulation import SimulatedStore, World
 
 NONCE = "00112233445566778899aabbccddeeff"
@@ -30,7 +32,7 @@ class SweepingMover(Mover):
         counts: what comes of it, one after the other; nothing more when there are none left.
     """
 
-    def __init__(self, phase: Phase, *, lost: str, weights: Mapping[str, int] = EQUAL) -> None:
+    def __init__(self, phase: Phase, *, lost: str = "", weights: Mapping[str, int] = EQUAL) -> None:
         store = SimulatedStore(World(random.Random(1)))
         super().__init__(store, Progress(), rate=0, absence=Absence(store), access=NodeAccess())
         self.swept: list[tuple[str, object, list[bytes]]] = []
@@ -38,7 +40,8 @@ class SweepingMover(Mover):
         members = tuple(Entry(name, f"{name}:1", 5, 0, its) for name, its in weights.items())
         document = Document(members=members, replicas=2).moving_to(["b", "c", "d"], NONCE, 5)
         self._document = document.in_phase(phase, 5)
-        self._lose(lost)
+        for name in lost:
+            self._lose(name)
 
     async def _sweep(
         self, name: str, wanted: Callable[[bytes], bool], action: Action
@@ -46,9 +49,23 @@ class SweepingMover(Mover):
         self.swept.append((name, action, [key for key in KEYS if wanted(key)]))
         return self.counts.pop(0) if self.counts else Count()
 
+    def raise_replicas(self, former: int, replicas: int) -> None:
+        """Do what the phase does that copies are made in."""
+        document = replace(self._document, replicas=former, move=None)
+        self._document = document.with_replicas(replicas, NONCE, 5)
+        assert self._document.move is not None
+        with patch("asyncio.sleep"), patch.object(self, "_read"), patch.object(self, "_finish"):
+            asyncio.run(self._phase(self._document.move))
+
     @property
     def routes(self) -> Routes:
         return self._routes()
+
+    @property
+    def topology(self) -> Topology:
+        topology = self._document.topology()
+        assert topology is not None
+        return topology
 
     def strand(self) -> None:
         asyncio.run(self._strand(self._routes()))
@@ -89,3 +106,16 @@ def test_what_could_not_move_is_removed_like_all_that_has_moved() -> None:
             key for key in KEYS if routes.source(key) == name != routes.destination(key)
         ]
     assert any(routes.destination(key) == "d" for keys in stay.values() for key in keys)
+
+
+@pytest.mark.parametrize("former", [1, 2])
+def test_copies_that_there_are_stay_when_there_are_to_be_more(former: int) -> None:
+    mover = SweepingMover(Phase.GATHER)
+    mover.raise_replicas(former, 3)
+    topology = mover.topology
+    removed = {name: keys for name, action, keys in mover.swept if action is Batches.remove}
+    assert set(removed) == set("abcd")
+    for at, node in enumerate(topology.nodes):
+        had = [key for key in KEYS if at in topology.router().replicas(key, former)]
+        assert had
+        assert removed[node.name] == [key for key in KEYS if key not in had]
