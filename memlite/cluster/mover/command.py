@@ -154,6 +154,8 @@ class _Command:
         elif request.dry_run:
             _write("there are no members yet, and so no keys to move\n")
             return
+        elif document.replicas > 1:
+            await self._check_nodes(_changed(document, change))
         async with self._permit():
             await self._demote()
             document = await self._control.begin(
@@ -164,9 +166,15 @@ class _Command:
     async def replicate(self, document: Document) -> None:
         """Have items on more nodes."""
         count = self._request.replicas
+        self._lose(document)
         if document.replicas == count:
-            await self.resume(document)
+            if document.move is None:
+                self._say(f"items are on {_nodes(count)} already")
+            else:
+                await self.resume(document)
             return
+        _check_replicas(count, document)
+        await self._check_nodes(document)
         async with self._permit():
             await self._demote()
             document = await self._control.begin(partial(_replicated, count))
@@ -321,6 +329,15 @@ class _Command:
         )
         return plans.plan_of(before, after, counted)
 
+    async def _check_nodes(self, document: Document) -> None:
+        """Check that all members can have copies; the cas uniques of copies may be any."""
+        topology = document.topology()
+        if topology is None:
+            return
+        nodes = [one for one in topology.nodes if not self._is_lost(document, one.name)]
+        self._progress.step("asking the nodes for their settings")
+        await check_nodes(nodes, [node.name for node in nodes], self._request.access)
+
     def _is_lost(self, document: Document, name: str) -> bool:
         entry = document.entry(name)
         return entry is not None and self._absence.known(entry)
@@ -411,12 +428,33 @@ def _check_rest(document: Document, missing: Sequence[str]) -> None:
         raise StartError(f"--without {names}: {error}; start a node of this name") from None
 
 
+def _changed(document: Document, change: Change) -> Document:
+    return change.begun(replace(document, hot_keys=()), "0" * 32, time.time())
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
 def _after(document: Document, change: Change, before: Topology) -> Topology:
-    cool = replace(document, hot_keys=())
-    changed = change.begun(cool, "0" * 32, time.time()).topology()
+    changed = _changed(document, change).topology()
     if changed is None or changed.move is None:
         raise StartError("no member would be left")
     return replace(before, nodes=changed.move.nodes)
+
+
+def _check_replicas(count: int, document: Document) -> None:
+    """Check whether items can be on more nodes.
+
+    Raises:
+        StartError: they cannot.
+    """
+    if document.move is not None:
+        raise StartError("keys are moving already; see memlite cluster resume")
+    if count < document.replicas:
+        raise StartError(f"there are {document.replicas} already; they can only become more")
+    if document.members and count > len(document.members):
+        raise StartError(f"{count} replicas need as many members, not {len(document.members)}")
 
 
 def _replicated(count: int, document: Document, nonce: str) -> Document:
@@ -425,10 +463,7 @@ def _replicated(count: int, document: Document, nonce: str) -> Document:
     Raises:
         StartError: they cannot be.
     """
-    if count < document.replicas:
-        raise StartError(f"there are {document.replicas} already; they can only become more")
-    if document.members and count > len(document.members):
-        raise StartError(f"{count} replicas need as many members, not {len(document.members)}")
+    _check_replicas(count, document)
     if document.hot_keys:
         raise StartError("a key was promoted meanwhile; try again")
     return document.with_replicas(count, nonce, time.time())
