@@ -142,6 +142,7 @@ class _Command:
             document = await self._without_a_move(document, change)
             self._show(Result(epoch=document.epoch), document)
             return
+        self._check_left(document, change)
         before = document.topology()
         if before is not None:
             after = _after(document, change, before)
@@ -304,6 +305,20 @@ class _Command:
 
     # The parts
 
+    def _check_left(self, document: Document, change: Change) -> None:
+        """Check whether enough nodes are left for the replicas.
+
+        Raises:
+            StartError: there are, and would not be.
+        """
+        there = [one for one in document.members if not self._absence.known(one)]
+        needed, left = min(document.replicas, len(there)), len(change.target)
+        if left < needed:
+            raise StartError(
+                f"items are on {_nodes(document.replicas)} each, and {_nodes(left)} would be left; "
+                "add others first"
+            )
+
     def _lose(self, document: Document) -> None:
         for name in self._request.lost:
             entry = document.entry(name)
@@ -380,7 +395,10 @@ class _Command:
 
     def _show(self, result: Result, document: Document) -> None:
         self._progress.close()
-        _write((_as_json if self._request.json else _as_text)(result, document))
+        if self._request.json:
+            _write(_as_json(result, document))
+        else:
+            _write(_as_text(result, document, moves=self._request.action != "replicas"))
         if self._request.action != "remove":
             return
         for name in self._request.nodes:
@@ -479,9 +497,12 @@ def _described(document: Document) -> str:
     return f"keys move {' and '.join(parts)}"
 
 
-def _as_text(result: Result, document: Document) -> str:
+def _as_text(result: Result, document: Document, *, moves: bool) -> str:
     names = ", ".join(one.name for one in document.members)
-    lines = [f"moved {result.items:,} items, {plans.size_text(result.bytes)}"]
+    lines = [f"moved {result.items:,} items, {plans.size_text(result.bytes)}"] if moves else []
+    if document.replicas > 1:
+        made = f"made {result.copies:,} {'copy' if result.copies == 1 else 'copies'}"
+        lines.append(f"{made}; items are on {_nodes(document.replicas)}")
     if result.dropped:
         lines.append(f"{result.dropped:,} items are gone: {result.reason}")
     if result.lost:
@@ -501,6 +522,8 @@ def _as_json(result: Result, document: Document) -> str:
         "strays": result.strays,
         "lost": list(result.lost),
         "restored": result.restored,
+        "replicas": document.replicas,
+        "copies": result.copies,
     }
     return json.dumps(fields, ensure_ascii=False) + "\n"
 

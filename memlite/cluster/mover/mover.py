@@ -56,6 +56,7 @@ class Result:
         strays: old items of moving keys that were removed from where they did not belong.
         lost: the names of nodes that were gone, with what only they held.
         restored: how many items of theirs were restored from copies.
+        copies: how many copies were made in the last phase that makes them.
         epoch: of the cluster at the end.
     """
 
@@ -66,6 +67,7 @@ class Result:
     strays: int = 0
     lost: tuple[str, ...] = ()
     restored: int = 0
+    copies: int = 0
     epoch: int = 0
 
 
@@ -246,6 +248,7 @@ class Mover:
         await self._copy(routes)
 
     async def _copy(self, routes: Routes) -> None:
+        self._result.copies = 0
         for node in routes.before:
             await self._try(node.name, routes.decides(node.name), Batches.copy)
 
@@ -261,6 +264,8 @@ class Mover:
             self._lose(name)
         elif action is Batches.remove:
             self._result.strays += swept.moved
+        elif action is Batches.copy:
+            self._result.copies += swept.moved
 
     async def _restore(self, routes: Routes, lost: str) -> None:
         """Have others' copies take the place of what a node had that is gone.

@@ -1,5 +1,7 @@
 """What the commands that move keys refuse before anything changes."""
 
+import asyncio
+import dataclasses
 from collections.abc import Sequence
 
 import pytest
@@ -9,6 +11,8 @@ from memlite.cluster.membership.document import TOPOLOGY, Document, Entry
 from memlite.cluster.membership.store import Stored
 from memlite.cluster.mover import command
 from memlite.cluster.mover.command import Request, run
+from memlite.cluster.mover.mover import Mover, Result
+from memlite.cluster.mover.permit import Permit
 from memlite.cluster.node_access import NodeAccess
 from memlite.cluster.topology import Node
 from memlite.core.errors import StartError
@@ -23,12 +27,14 @@ class ReadStore:
     Attributes:
         document: what it holds.
         asked: the names of the nodes that were checked.
+        receiving: those of them that items come to.
         problem: what is wrong with them.
     """
 
     def __init__(self) -> None:
         self.document = Document(5, MEMBERS, hot_keys=HOT)
         self.asked: list[str] = []
+        self.receiving: list[str] = []
         self.problem = ""
 
     async def open(self) -> None:
@@ -49,14 +55,21 @@ class ReadStore:
     async def check_nodes(
         self, nodes: Sequence[Node], receiving: Sequence[str], _access: NodeAccess
     ) -> list[str]:
-        self.asked = [node.name for node in nodes]
-        assert self.asked == list(receiving)
+        self.asked, self.receiving = [node.name for node in nodes], list(receiving)
         if self.problem:
             raise StartError(self.problem)
         return []
 
-    def run(self, action: str, *nodes: str, replicas: int = 1, lost: Sequence[str] = ()) -> None:
-        run(Request(action, "", NodeAccess(), nodes, lost=tuple(lost), replicas=replicas))
+    def run(
+        self,
+        action: str,
+        *nodes: str,
+        replicas: int = 1,
+        lost: Sequence[str] = (),
+        dry_run: bool = False,
+    ) -> None:
+        request = Request(action, "", NodeAccess(), nodes, lost=tuple(lost))
+        run(dataclasses.replace(request, replicas=replicas, dry_run=dry_run))
 
 
 @pytest.fixture
@@ -73,7 +86,7 @@ def test_no_copies_are_made_at_nodes_that_cannot_have_them(store: ReadStore, pro
     with pytest.raises(StartError, match="cluster replicas: ") as refused:
         store.run("replicas", replicas=2)
     assert problem in str(refused.value)
-    assert store.asked == ["a", "b", "c"]
+    assert store.asked == store.receiving == ["a", "b", "c"]
     with pytest.raises(StartError):
         store.run("replicas", replicas=2, lost=["b"])
     assert store.asked == ["a", "c"], "nobody can ask a node that is gone"
@@ -101,6 +114,67 @@ def test_the_number_of_replicas_is_checked_first(
     with pytest.raises(StartError, match=message):
         store.run("replicas", replicas=wanted)
     assert not store.asked
+
+
+@pytest.mark.parametrize("action", ["drain", "remove"])
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_as_many_nodes_as_replicas_are_left(store: ReadStore, action: str, dry_run: bool) -> None:
+    store.document = Document(5, MEMBERS, replicas=2)
+    message = "items are on 2 nodes each, and 1 node would be left; add others first"
+    with pytest.raises(StartError, match=message):
+        store.run(action, "a", "c", dry_run=dry_run)
+    assert not store.asked
+
+
+def test_a_node_that_is_gone_is_removed_whatever_is_left(store: ReadStore) -> None:
+    store.document = Document(5, MEMBERS[:2], replicas=2)
+    store.problem = "it gets as far as to ask the others"
+    with pytest.raises(StartError, match=store.problem):
+        store.run("remove", "b", lost=["b"])
+
+
+@pytest.mark.parametrize(
+    ("made", "shown"),
+    [
+        (Result(copies=1234, epoch=7), "made 1,234 copies; items are on 2 nodes"),
+        (Result(copies=1, epoch=7), "made 1 copy; items are on 2 nodes"),
+    ],
+)
+@pytest.mark.parametrize("action", ["replicas", "drain"])
+def test_copies_are_counted(
+    store: ReadStore,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    made: Result,
+    shown: str,
+    action: str,
+) -> None:
+    document = Document(5, MEMBERS, replicas=2)
+    target = ["a", "b", "c"] if action == "replicas" else ["a", "b"]
+    store.document = document.moving_to(target, "0" * 32, 5)
+
+    async def moved(_self: Mover, _document: Document) -> Result:
+        store.document = document
+        return made
+
+    async def nothing(*_arguments: object) -> None:
+        pass
+
+    monkeypatch.setattr(Mover, "run", moved)
+    monkeypatch.setattr(Permit, "acquire", nothing)
+    monkeypatch.setattr(Permit, "hold", forever)
+    monkeypatch.setattr(Permit, "release", nothing)
+    if action == "replicas":
+        store.run("replicas", replicas=2)
+        lines = [shown, "epoch 7, members a, b, c"]
+    else:
+        store.run("drain", "c")
+        lines = ["moved 0 items, 0 B", shown, "epoch 7, members a, b, c"]
+    assert capsys.readouterr().out.splitlines() == lines
+
+
+async def forever(*_arguments: object) -> None:
+    await asyncio.Event().wait()
 
 
 def test_the_number_of_replicas_stays_while_keys_move(store: ReadStore) -> None:
