@@ -46,7 +46,9 @@ def add_move_commands(commands: "argparse._SubParsersAction[ClusterParser]") -> 
         "replicas",
         help="have items on several nodes",
         description="Have each item of a cluster whose members are kept in a store on several "
-        "nodes. There can be more later, but not fewer.",
+        "nodes, so that they survive the loss of one. The number can be raised later, but never "
+        "lowered. From then on, nodes that join are spares until they are added, and clients must "
+        "go through proxies: one that goes to nodes directly changes a single copy.",
     )
     replicas.add_argument(
         "replicas", type=_replicas, metavar="NUM", help="on how many nodes an item is"
