@@ -283,16 +283,30 @@ class Mover:
     async def _strand(self, routes: Routes) -> None:
         """Copy items that cannot move, before they are removed where they are.
 
+        A change that was made before an item was frozen finds that its hold is gone, and puts
+        another one there. So all are copied again when no such change is in progress any more.
+
         Raises:
             MoverError: some items cannot be copied.
         """
+        if await self._strand_once(routes):
+            self._progress.step("waiting until changes in progress are over")
+            await asyncio.sleep(_CHANGES_ARE_OVER)
+            await self._strand_once(routes)
+
+    async def _strand_once(self, routes: Routes) -> int:
+        """Return how many there were."""
+        seen = 0
         for node in routes.before:
             count = await self._all(node.name, routes.stranded(node.name), Batches.strand)
             if count is None:
                 self._lose(node.name)
-            elif count.dropped:
+                continue
+            seen += count.seen
+            if count.dropped:
                 self._result.dropped += count.dropped
                 self._result.reason = count.reason
+        return seen
 
     async def _all(
         self,

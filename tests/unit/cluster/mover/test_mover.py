@@ -9,6 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from memlite.cluster.membership.document import Document, Entry
+from memlite.cluster.membership.lease import LEASE
 from memlite.cluster.mover.absence import Absence
 from memlite.cluster.mover.batches import Batches, Count
 from memlite.cluster.mover.mover import Mover, MoverError
@@ -85,6 +86,16 @@ def test_items_that_cannot_move_are_tried_again_until_none_fails() -> None:
     going = [key for key in KEYS if mover.routes.source(key) == "a"]
     assert mover.swept[0][2] == [key for key in going if mover.routes.destination(key) == "d"]
     assert mover.swept[0][2]
+
+
+def test_items_that_cannot_move_are_copied_again_when_changes_in_progress_are_over() -> None:
+    """What these have held is not there when they are over, so they put holds there."""
+    mover = SweepingMover(Phase.MOVE, lost="d")
+    mover.counts = [Count(seen=1, moved=1)]
+    with patch("asyncio.sleep") as slept:
+        mover.strand()
+    slept.assert_awaited_once_with(LEASE * 2 / 3)
+    assert [name for name, _, _ in mover.swept] == [*"abcd", *"abcd"]
 
 
 def test_the_move_does_not_go_on_while_items_are_stranded() -> None:
