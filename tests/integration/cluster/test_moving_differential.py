@@ -33,8 +33,13 @@ class Three:
     """A node for itself, and two others behind a proxy."""
 
     def __init__(
-        self, direct: RunningServer, nodes: tuple[RunningServer, RunningServer], front: MovingProxy
+        self,
+        kind: str,
+        direct: RunningServer,
+        nodes: tuple[RunningServer, RunningServer],
+        front: MovingProxy,
     ) -> None:
+        self.kind = kind
         self.direct = direct
         self.nodes = nodes
         self.front = front
@@ -53,7 +58,7 @@ def three(request: pytest.FixtureRequest) -> Iterator[Three]:
         nodes = [stack.enter_context(running(kind, *options)) for _ in range(2)]
         topology = topology_of(nodes[:1], nodes[1:], Phase.PREPARE)
         front = stack.enter_context(moving_proxy(topology))
-        yield Three(direct, (nodes[0], nodes[1]), front)
+        yield Three(kind, direct, (nodes[0], nodes[1]), front)
 
 
 def left_out(request: bytes, binary: bool) -> bool:
@@ -97,6 +102,8 @@ def compare(servers: tuple[RunningServer, RunningServer], seed: int) -> None:
 
 @pytest.mark.parametrize("phase", Phase)
 def test_conversations_in_a_phase(three: Three, phase: Phase) -> None:
+    if three.kind == "memcached" and phase in (Phase.GATHER, Phase.SPREAD):
+        pytest.skip("no keys move yet: requests are forwarded as they are, and versions differ")
     three.enter(phase)
     for seed in range(CONVERSATIONS):
         compare((three.direct, three.front.server), seed)

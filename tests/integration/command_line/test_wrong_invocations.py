@@ -44,6 +44,7 @@ NEEDED = {
     "cluster plan": ["--nodes", "a", "--add", "b"],
     "cluster promote": ["--cluster", "memcached://a", "key"],
     "cluster remove": ["--cluster", "memcached://a", "one"],
+    "cluster replicas": ["--cluster", "memcached://a", "2"],
     "cluster resume": ["memcached://a"],
     "cluster route": ["--nodes", "a", "key"],
     "cluster show": ["memcached://a"],
