@@ -98,6 +98,11 @@ class Changes:
         """Whether no request has to wait."""
         return not self.busy and self._behind_flush is None
 
+    @property
+    def resuming(self) -> bool:
+        """Whether what is sent has waited for a change, so that it came before any flush."""
+        return self._resuming
+
     def waits(self, key: bytes) -> bool:
         """Return whether a request for a key would have to wait."""
         return key in self.busy or self._behind_flush is not None

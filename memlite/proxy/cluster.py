@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from memlite.cluster.topology import Node as NodeAddress
 from memlite.cluster.topology import Topology
 from memlite.core.logs import failure
+from memlite.proxy.again import Target, send_again
 from memlite.proxy.changes import Changes
 from memlite.proxy.everyone import Everyone
 from memlite.proxy.gutter import Gutter
@@ -36,13 +37,6 @@ _SHORTLY: Final = 0.001
 # Nodes are remembered by key, which takes a tenth of the time of finding them. The memory for that
 # is bounded.
 _MOST_REMEMBERED: Final = 32_768
-
-
-class Target(Protocol):
-    """What requests are sent to: a node, or what stands for it."""
-
-    def send(self, request: bytes, receiver: Receiver) -> None:
-        """Send a request; see `Node.send`."""
 
 
 class _Delivering(Protocol):
@@ -116,7 +110,13 @@ class Cluster:
         self.by_line: dict[bytes, Node | ReplicaSet] = {}
         self._has_meta_lines = False
         self.known_nodes: dict[bytes, Node | ReplicaSet] = {}
-        self.hot = Promotions(self.replicated, access.deadline, self._forget)
+        self.hot = Promotions(
+            self.replicated,
+            access.deadline,
+            self._forget,
+            find=self.node_of,
+            valid=self._still_are_the_nodes,
+        )
         if topology is None:
             self._refusing = Refusing("the nodes are not known yet")
         else:
@@ -274,6 +274,8 @@ class Cluster:
                 self.replicated,
                 topology.write,
                 spreads=topology.read == "any",
+                find=self.node_of,
+                valid=self._still_are_the_nodes,
             )
             if topology.multi_gets == "whole":
                 self._whole_gets = WholeGets(
@@ -282,11 +284,23 @@ class Cluster:
                     self.replicated,
                     strict=self.strict,
                     count_failed=self._count_failed_shards,
+                    again=self._get_again,
                 )
         self._set_hot_keys(topology)
 
     def _count_failed_shards(self, number: int) -> None:
         self.failed_shards += number
+
+    def _still_are_the_nodes(self, nodes: Sequence[Node]) -> bool:
+        return nodes is self.nodes and self._refusing is None
+
+    def _get_again(self, request: bytes, receiver: Receiver) -> None:
+        """Send a get of several keys that has waited."""
+        target = self.whole_gets
+        if target is None:
+            send_again(request, receiver, self.node_of)
+        else:
+            target.send(request, receiver)
 
     @property
     def whole_gets(self) -> "Target | None":
@@ -334,6 +348,8 @@ class Cluster:
             scheduler=self._scheduler,
             delivered=self.deliver,
             forget=self._forget_all,
+            current=lambda: self.moving,
+            find=self.node_of,
         )
         _log.info("keys move between nodes: phase %s", self.moving.phase.value)
 

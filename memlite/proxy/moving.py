@@ -9,6 +9,7 @@ from memlite.cluster.moving.copies import Copies
 from memlite.cluster.topology import Move, Phase, Topology
 from memlite.cluster.topology import Node as NodeAddress
 from memlite.core.clock import Clock
+from memlite.proxy.again import Target
 from memlite.proxy.changes import Changes
 from memlite.proxy.moving_flush import Behind, MovingFlush
 from memlite.proxy.moving_pair import Pair
@@ -31,6 +32,8 @@ class Moving:
         scheduler: runs what must wait.
         delivered: called after replies were handed out.
         forget: forgets which nodes keys have, so that `target` is asked.
+        current: returns the move that is going on.
+        find: returns what has a key when a request has waited.
 
     Attributes:
         phase: how far the move is.
@@ -48,6 +51,8 @@ class Moving:
         scheduler: Scheduler,
         delivered: Callable[[], None],
         forget: Callable[[], None],
+        current: Callable[[], "Moving | None"],
+        find: Callable[[bytes], Target],
     ) -> None:
         move = _move_of(topology)
         self._topology = topology
@@ -62,6 +67,7 @@ class Moving:
         self._nonce = move.nonce
         self._pairs: dict[tuple[Node, Node], Pair] = {}
         self._changes = changes
+        self._find = find
         self._copies = Copies(topology) if topology.replicas > 1 else None
         self._sets: dict[tuple[Node | Pair, bool, tuple[NodeAddress, ...]], ReplicaSet] = {}
         self._known = dict(zip(topology.nodes, nodes, strict=True))
@@ -73,6 +79,8 @@ class Moving:
             self._in_progress,
             forget,
             delivered,
+            lambda: current() is self,
+            find,
             None if self._copies is None else changes,
         )
 
@@ -106,7 +114,7 @@ class Moving:
     def target(self, key: bytes) -> Pair | Behind | ReplicaSet | None:
         """Return what requests for a key are sent to; None for the node that it has anyway."""
         target = self._with_copies(key, self._target(key))
-        if self.flushing.in_progress:
+        if self.flushing.in_progress and not self._changes.resuming:
             return self.flushing.behind(target)
         return None if isinstance(target, Node) else target
 
@@ -122,7 +130,15 @@ class Moving:
         found = self._sets.get((primary, fills, copies))
         if found is None:
             nodes = [self._known[node] for node in copies]
-            found = ReplicaSet(primary, nodes, self._changes, "all", spreads=False, fills=fills)
+            found = ReplicaSet(
+                primary,
+                nodes,
+                self._changes,
+                "all",
+                spreads=False,
+                find=self._find,
+                fills=fills,
+            )
             self._sets[primary, fills, copies] = found
         return found
 

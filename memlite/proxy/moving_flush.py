@@ -4,13 +4,14 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from memlite.core.errors import StorageError
 from memlite.protocol import replies
+from memlite.proxy.again import Target, send_again
 from memlite.proxy.asking import ask
 from memlite.proxy.changes import Changes
-from memlite.proxy.node import Node, Receiver
+from memlite.proxy.node import TOO_LATE, Node, Receiver
 from memlite.server.scheduler import Scheduler
 
 __all__ = ["Behind", "MovingFlush"]
@@ -18,10 +19,6 @@ __all__ = ["Behind", "MovingFlush"]
 _DELAYED: Final = b"SERVER_ERROR a delayed flush_all is not possible while keys move\r\n"
 _PASSES: Final = 2
 """An item that was being copied during the first may have arrived after it."""
-
-
-class _Target(Protocol):
-    def send(self, request: bytes, receiver: Receiver) -> None: ...
 
 
 class MovingFlush:
@@ -33,6 +30,8 @@ class MovingFlush:
         ended: returns what is done when all requests that came before are answered.
         begun: is called when others must wait.
         delivered: called after a reply was handed out.
+        valid: returns whether these are still the nodes.
+        find: returns what has a key when a request has waited.
         changes: those in progress of keys that have copies; None if none has.
     """
 
@@ -43,6 +42,8 @@ class MovingFlush:
         ended: Callable[[], Sequence[Awaitable[None]]],
         begun: Callable[[], None],
         delivered: Callable[[], None],
+        valid: Callable[[], bool],
+        find: Callable[[bytes], Target],
         changes: Changes | None = None,
     ) -> None:
         self._nodes = nodes
@@ -50,12 +51,14 @@ class MovingFlush:
         self._ended = ended
         self._begun = begun
         self._delivered = delivered
+        self._valid = valid
+        self.find = find
         self._changes = changes
         self._waiting: deque[Callable[[], None]] = deque()
-        self._behind: dict[_Target, Behind] = {}
+        self._behind: dict[Target, Behind] = {}
         self.in_progress = False
 
-    def behind(self, target: _Target) -> "Behind":
+    def behind(self, target: Target) -> "Behind":
         """Return what sends requests to a target once the flush is over."""
         found = self._behind.get(target)
         if found is None:
@@ -87,7 +90,7 @@ class MovingFlush:
             await self._until_unchanged(changes)
         for other in before:
             await other
-        reply = replies.OK
+        reply = replies.OK if self._valid() else TOO_LATE
         for _ in range(_PASSES):
             if reply == replies.OK:
                 reply = await self._empty(request)
@@ -130,13 +133,13 @@ class MovingFlush:
 class Behind:
     """Sends requests to a target once a flush is over."""
 
-    def __init__(self, flush: MovingFlush, target: _Target) -> None:
+    def __init__(self, flush: MovingFlush, target: Target) -> None:
         self._flush = flush
         self._target = target
 
     def send(self, request: bytes, receiver: Receiver) -> None:
         """Send a request; see `Node.send`."""
         if self._flush.in_progress:
-            self._flush.wait(partial(self.send, request, receiver))
+            self._flush.wait(partial(send_again, request, receiver, self._flush.find))
         else:
             self._target.send(request, receiver)

@@ -23,7 +23,7 @@ from memlite.proxy.returning import Returning
 from memlite.server.scheduler import Scheduler
 from memlite.telemetry.counters import LatencyHistogram
 
-__all__ = ["MOST_IN_BATCH", "Access", "Node", "Receiver", "Surroundings"]
+__all__ = ["MOST_IN_BATCH", "TOO_LATE", "Access", "Node", "Receiver", "Surroundings"]
 
 MOST_IN_BATCH: Final = 64
 # What the usual replies begin with: items, misses, and STORED.
@@ -50,7 +50,8 @@ _BETWEEN_TIMES: Final = 0.001
 # first node's would be the only one that is timed.
 _BETWEEN_ITS_TIMES: Final = 0.1
 _monotonic: Final = time.monotonic
-_TOO_LATE: Final = b"SERVER_ERROR not sent: the cluster's nodes may have changed meanwhile\r\n"
+TOO_LATE: Final = b"SERVER_ERROR not sent: the cluster's nodes may have changed meanwhile\r\n"
+"""The reply to a request that has waited for too long."""
 
 
 class Receiver(Protocol):
@@ -396,7 +397,7 @@ class Node:
             receivers.append(receiver)
             unsent -= receiver.missing if type(receiver) is BatchPart else 1
         for receiver in reversed(receivers):
-            receiver.fail(_TOO_LATE)
+            receiver.fail(TOO_LATE)
         self._delivered()
         if self._retired and not self._pending:
             self.stop()

@@ -12,6 +12,7 @@ from memlite.cluster.hot_keys import HotKey
 from memlite.cluster.membership.lease import LEASE, MARGIN
 from memlite.core.uris import uri_encoded
 from memlite.protocol.meta import encode_key
+from memlite.proxy.again import Target
 from memlite.proxy.answers import Answer
 from memlite.proxy.changes import Change, Changes
 from memlite.proxy.node import Node, Receiver
@@ -31,10 +32,18 @@ class HotSet(ReplicaSet):
         nodes: those that have copies anyway, the primary first.
         changes: the changes in progress.
         write: what replies to changes wait for; see `Change`.
+        find: see `ReplicaSet`.
     """
 
-    def __init__(self, name: bytes, nodes: Sequence[Node], changes: Changes, write: str) -> None:
-        super().__init__(nodes[0], nodes[1:], changes, write, spreads=True)
+    def __init__(
+        self,
+        name: bytes,
+        nodes: Sequence[Node],
+        changes: Changes,
+        write: str,
+        find: Callable[[bytes], Target] | None = None,
+    ) -> None:
+        super().__init__(nodes[0], nodes[1:], changes, write, spreads=True, find=find)
         self._name = name
         odd = any(byte <= 32 or byte == 127 for byte in name)
         self._key = Key(encode_key(name), b" b") if odd else Key(name, b"")
@@ -86,6 +95,7 @@ class _Promotion:
         changes: the changes in progress.
         write: what replies to changes wait for.
         now: the time.
+        find: see `ReplicaSet`.
 
     Attributes:
         entry: as above.
@@ -102,9 +112,10 @@ class _Promotion:
         changes: Changes,
         write: str,
         now: float,
+        find: Callable[[bytes], Target] | None = None,
     ) -> None:
         self.entry = entry
-        self.set = HotSet(entry.key, base, changes, write)
+        self.set = HotSet(entry.key, base, changes, write, find)
         self.demoted: float | None = None
         self.over = False
         self._primary = base[0]
@@ -216,6 +227,8 @@ class Promotions:
         deadline: seconds within which a node must answer.
         forget: called with each key whose requests have another target from now on.
         clock: returns seconds that never decrease, and that pass while the process is stopped.
+        find: see `ReplicaSet`.
+        valid: see `FlushTwice`.
 
     Attributes:
         flushing: what a request for all nodes is sent to while there are hot keys.
@@ -231,10 +244,14 @@ class Promotions:
         deadline: float,
         forget: Callable[[bytes], None],
         clock: Callable[[], float] = time.monotonic,
+        find: Callable[[bytes], Target] | None = None,
+        valid: Callable[[Sequence[Node]], bool] | None = None,
     ) -> None:
         self._changes = changes
         self._forget = forget
         self._clock = clock
+        self._find = find
+        self._valid = valid
         self._promoted: dict[bytes, _Promotion] = {}
         self._listed: frozenset[HotKey] = frozenset()
         self._over: set[HotKey] = set()
@@ -287,7 +304,7 @@ class Promotions:
         self._moving = moving
         if moving:
             entries = ()
-        self.flushing = FlushTwice(nodes, self._changes)
+        self.flushing = FlushTwice(nodes, self._changes, self._valid)
         self._listed = frozenset(entries)
         self._over &= self._listed
         listed = {entry.key: entry for entry in entries if entry not in self._over}
@@ -301,7 +318,9 @@ class Promotions:
                 verb = "demoted" if entry.demoted else "promoted"
                 _log.info("hot key %s is %s", uri_encoded(key), verb)
             if promotion is None:
-                self._promoted[key] = _Promotion(entry, nodes, base, self._changes, write, now)
+                self._promoted[key] = _Promotion(
+                    entry, nodes, base, self._changes, write, now, self._find
+                )
                 self._forget(key)
             else:
                 promotion.update(entry, nodes, base, write, now)

@@ -1,16 +1,18 @@
 """Keys with copies: a primary, which decides, and replicas, which help to answer reads."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, cast
 
 from memlite.client import FENCE
 from memlite.protocol import replies
+from memlite.proxy.again import Several, Target, send_again
 from memlite.proxy.answers import Answer
 from memlite.proxy.changes import Change, Changes, Primary
 from memlite.proxy.everyone import ask_all
 from memlite.proxy.gutter_requests import keys_of
 from memlite.proxy.leftovers import odd, remove_leftover
-from memlite.proxy.node import Node, Receiver
+from memlite.proxy.node import TOO_LATE, Node, Receiver
 from memlite.proxy.replica_requests import (
     Key,
     drop,
@@ -40,6 +42,7 @@ class ReplicaSet:
         changes: the changes in progress.
         write: what replies to changes wait for; see `Change`.
         spreads: whether replicas answer reads.
+        find: returns what has a key when a request has waited for its turn; None for this set.
         fills: whether changes fill copies; see `Change`.
 
     Attributes:
@@ -54,9 +57,11 @@ class ReplicaSet:
         write: str,
         *,
         spreads: bool,
+        find: Callable[[bytes], Target] | None = None,
         fills: bool = True,
     ) -> None:
         self.primary = primary
+        self._find = find or self._stays
         self._replicas = replicas
         # Only a node is spread.
         self._readers: Sequence[Node] = (cast("Node", primary), *replicas) if spreads else ()
@@ -65,6 +70,9 @@ class ReplicaSet:
         self._spreads = spreads
         self._fills = fills
         self._next = 0
+
+    def _stays(self, _key: bytes) -> Target:
+        return self
 
     def send(self, request: bytes, receiver: Receiver) -> None:
         """Send a request; see `Node.send`."""
@@ -77,7 +85,8 @@ class ReplicaSet:
             self._touch(request, keys, receiver)
             return
         size = 0 if reads else len(request)
-        if changes.wait(keys, lambda: self.send(request, receiver), receiver, size):
+        again = partial(send_again, request, receiver, self._find)
+        if changes.wait(keys, again, receiver, size):
             return
         if reads:
             if self._spreads and is_spread(request):
@@ -101,7 +110,7 @@ class ReplicaSet:
     def _touch(self, request: bytes, keys: Sequence[bytes], receiver: Receiver) -> None:
         """Carry out a ``gat`` of several keys, which is a change of each."""
         words = request.split(b" ", 2)
-        whole = _Several(len(keys), receiver)
+        whole = Several(len(keys), receiver)
         for index, key in enumerate(keys):
             one = b"%b %b %b\r\n" % (words[0], words[1], key)
             self.send(one, Answer(whole.taker(index)))
@@ -140,7 +149,7 @@ class ReplicaSet:
         primary = self.primary
         keys = keys_of(request)
         if len(keys) > 1:
-            whole, name = _Several(len(keys), receiver), request.split(b" ", 1)[0]
+            whole, name = Several(len(keys), receiver), request.split(b" ", 1)[0]
             for index, key in enumerate(keys):
                 one = b"%b %b\r\n" % (name, key)
                 self.ask_primary(one, Answer(whole.taker(index), reads=True))
@@ -326,34 +335,6 @@ class _Filling:
         self._changes.filling.discard(self._name)
 
 
-class _Several:
-    """Collects the replies to a retrieval that was split by keys."""
-
-    def __init__(self, keys: int, receiver: Receiver) -> None:
-        self._receiver = receiver
-        self._replies = [b""] * keys
-        self._missing = keys
-        self._error = b""
-
-    def taker(self, index: int) -> Callable[[bytes, bool], None]:
-        def take(reply: bytes, failed: bool) -> None:
-            self._replies[index] = reply
-            if failed or not reply.startswith((b"VALUE ", b"END")):
-                self._error = self._error or reply
-            self._missing -= 1
-            if not self._missing:
-                self._answer()
-
-        return take
-
-    def _answer(self) -> None:
-        if self._error:
-            self._receiver.fail(self._error)
-            return
-        parts = [reply.removesuffix(b"END\r\n") for reply in self._replies]
-        self._receiver.answer(b"".join(parts) + b"END\r\n")
-
-
 class FlushTwice:
     """Empties all nodes, and once more when all have answered.
 
@@ -362,11 +343,18 @@ class FlushTwice:
     Args:
         nodes: the nodes.
         changes: those in progress, for which the flush waits.
+        valid: returns whether these are still the nodes; None for always.
     """
 
-    def __init__(self, nodes: Sequence[Node], changes: Changes) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        changes: Changes,
+        valid: Callable[[Sequence[Node]], bool] | None = None,
+    ) -> None:
         self._nodes = nodes
         self._changes = changes
+        self._valid = valid
 
     def send(self, request: bytes, receiver: Receiver) -> None:
         """Send ``flush_all``, whose reply is the first that is not ``OK``, or that."""
@@ -403,7 +391,10 @@ class FlushTwice:
                 receiver.answer(reply)
             self._changes.flushed()
 
-        ask_all(self._nodes, request, flushed)
+        if self._valid is not None and not self._valid(self._nodes):
+            flushed(TOO_LATE)  # it has waited, and there are other nodes
+        else:
+            ask_all(self._nodes, request, flushed)
 
 
 class ReplicaSets:
@@ -415,6 +406,8 @@ class ReplicaSets:
         changes: those in progress.
         write: what replies to changes wait for; see `Change`.
         spreads: whether replicas answer reads.
+        find: see `ReplicaSet`.
+        valid: see `FlushTwice`.
 
     Attributes:
         flushing: what a request for all nodes is sent to.
@@ -428,14 +421,17 @@ class ReplicaSets:
         write: str,
         *,
         spreads: bool,
+        find: Callable[[bytes], Target],
+        valid: Callable[[Sequence[Node]], bool],
     ) -> None:
         self._nodes = nodes
+        self._find = find
         self._order = order
         self._changes = changes
         self._write = write
         self._spreads = spreads
         self._sets: dict[tuple[int, ...], ReplicaSet] = {}
-        self.flushing = FlushTwice(nodes, changes)
+        self.flushing = FlushTwice(nodes, changes, valid)
 
     def of(self, key: bytes) -> ReplicaSet:
         """Return the replica set of a key."""
@@ -444,7 +440,12 @@ class ReplicaSets:
         if found is None:
             nodes = [self._nodes[index] for index in indexes]
             found = ReplicaSet(
-                nodes[0], nodes[1:], self._changes, self._write, spreads=self._spreads
+                nodes[0],
+                nodes[1:],
+                self._changes,
+                self._write,
+                spreads=self._spreads,
+                find=self._find,
             )
             self._sets[indexes] = found
         return found

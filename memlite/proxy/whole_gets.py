@@ -1,6 +1,7 @@
 """Multi-gets that one node answers, as each node has copies of all keys."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from memlite.proxy.answers import Answer
@@ -25,6 +26,7 @@ class WholeGets:
         strict: whether a get fails if a primary fails; otherwise the keys that it was asked for are
             misses, unless no node has answered.
         count_failed: counts primaries whose keys are misses because they failed.
+        again: sends a get that has waited, when it is its turn; None for `send`.
     """
 
     def __init__(
@@ -35,21 +37,22 @@ class WholeGets:
         *,
         strict: bool,
         count_failed: Callable[[int], None],
+        again: Callable[[bytes, Receiver], None] | None = None,
     ) -> None:
         self._nodes: Final = nodes
         self._set_of: Final = set_of
         self._changes: Final = changes
         self._strict: Final = strict
         self._count_failed: Final = count_failed
+        self._again: Final = again or self.send
         self._next = 0
 
     def send(self, request: bytes, receiver: Receiver) -> None:
         """Send a ``get``; see `Node.send`."""
         changes = self._changes
-        if not changes.idle:
-            again = lambda: self.send(request, receiver)  # noqa: E731 - as the sets do
-            if changes.wait(keys_of(request), again, receiver):
-                return
+        again = partial(self._again, request, receiver)
+        if not changes.idle and changes.wait(keys_of(request), again, receiver):
+            return
         node = self._chosen()
         changes.replica_reads += 1
         node.send(request, Answer(_Get(self, node, request, receiver).answered, reads=True))

@@ -1,0 +1,72 @@
+"""Requests that have waited for their turn: what has their keys may be another by then."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from memlite.proxy.answers import Answer
+from memlite.proxy.gutter_requests import keys_of
+from memlite.proxy.node import Receiver
+
+__all__ = ["Several", "Target", "send_again"]
+
+
+class Target(Protocol):
+    """What requests are sent to: a node, or what stands for it."""
+
+    def send(self, request: bytes, receiver: Receiver) -> None:
+        """Send a request; see `Node.send`."""
+
+
+class Several:
+    """Collects the replies to a retrieval that was split by keys.
+
+    Args:
+        keys: how many.
+        receiver: takes the reply to the whole.
+    """
+
+    def __init__(self, keys: int, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._replies = [b""] * keys
+        self._missing = keys
+        self._error = b""
+
+    def taker(self, index: int) -> Callable[[bytes, bool], None]:
+        """Return what takes the reply to the request for one key."""
+
+        def take(reply: bytes, failed: bool) -> None:
+            self._replies[index] = reply
+            if failed or not reply.startswith((b"VALUE ", b"END")):
+                self._error = self._error or reply
+            self._missing -= 1
+            if not self._missing:
+                self._answer()
+
+        return take
+
+    def _answer(self) -> None:
+        if self._error:
+            self._receiver.fail(self._error)
+            return
+        parts = [reply.removesuffix(b"END\r\n") for reply in self._replies]
+        self._receiver.answer(b"".join(parts) + b"END\r\n")
+
+
+def send_again(request: bytes, receiver: Receiver, find: Callable[[bytes], Target]) -> None:
+    """Send a request to what has its keys now, which need not be the same for all of them.
+
+    Args:
+        request: about keys.
+        receiver: takes the reply.
+        find: returns what has a key.
+    """
+    keys: Sequence[bytes] = keys_of(request)
+    targets = [find(key) for key in keys]
+    if all(target is targets[0] for target in targets):
+        targets[0].send(request, receiver)
+        return
+    whole, words = Several(len(keys), receiver), request.split()
+    head = words[: len(words) - len(keys)]
+    for index, key in enumerate(keys):
+        one = b" ".join([*head, key]) + b"\r\n"
+        targets[index].send(one, Answer(whole.taker(index), reads=receiver.reads))
