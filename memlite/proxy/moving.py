@@ -62,7 +62,12 @@ class Moving:
         self._begun = topology.begun_router().index
         self._goes_to_lost = [node in move.lost for node in move.begun] if move.lost else ()
         self._make = partial(
-            Pair, lease=lease, clock=Clock(), scheduler=scheduler, delivered=delivered
+            Pair,
+            lease=lease,
+            clock=Clock(),
+            scheduler=scheduler,
+            delivered=delivered,
+            copies=topology.replicas > 1,
         )
         self._nonce = move.nonce
         self._pairs: dict[tuple[Node, Node], Pair] = {}

@@ -13,6 +13,7 @@ from memlite.protocol import Limits, TextParser
 from memlite.proxy.gutter_requests import keys_of
 from memlite.proxy.moving_backend import PairBackend
 from memlite.proxy.node import Node, Receiver
+from memlite.proxy.replica_requests import is_read
 from memlite.server.execution.instrumentation import Instrumentation
 from memlite.server.execution.pipelined import PipelinedExecutor
 from memlite.server.execution.text_commands import TextCommands
@@ -72,6 +73,7 @@ class Pair:
         clock: tells when items expire.
         scheduler: runs what must wait.
         delivered: called after a reply was handed out.
+        copies: whether keys have copies, which a change destroys that turns out to be impossible.
 
     Attributes:
         name: of both nodes, for messages.
@@ -92,7 +94,10 @@ class Pair:
         clock: Clock,
         scheduler: Scheduler,
         delivered: Callable[[], None],
+        copies: bool,
     ) -> None:
+        self._source, self._destination = source, destination
+        self._copies = copies
         self.name = f"{source.name} or {destination.name}"
         self._backend = PairBackend(source, destination, nonce, phase, lease, clock)
         counters = Counters()
@@ -110,8 +115,17 @@ class Pair:
 
     @property
     def down(self) -> bool:
-        """Whether requests are refused at once: whether they can be carried out shows later."""
-        return False
+        """Whether changes of keys that have copies are refused at once."""
+        return bool(self._refusal())
+
+    def _refusal(self) -> bytes:
+        """Return the reply to changes while a node is down that they may need, else nothing."""
+        needed = [self._source]
+        if self._backend.phase is Phase.MOVE:
+            needed.append(self._destination)
+        elif self._backend.phase is Phase.SETTLE:
+            needed = [self._destination]
+        return next((node.refusal for node in needed if node.down), b"")
 
     @property
     def idle(self) -> bool:
@@ -132,6 +146,10 @@ class Pair:
             receiver.fail(_FULL)
             return
         self.requests += 1
+        refusal = self._refusal() if self._copies and not is_read(request) else b""
+        if refusal:
+            receiver.fail(refusal)
+            return
         keys = dict.fromkeys(keys_of(request))
         before = {self._last[key] for key in keys if key in self._last}
         end: asyncio.Future[None] = self.scheduler.loop.create_future()

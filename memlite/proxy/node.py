@@ -235,6 +235,11 @@ class Node:
         return bool(self._refusal)
 
     @property
+    def refusal(self) -> bytes:
+        """The reply to all requests while it is down, else nothing."""
+        return self._refusal
+
+    @property
     def requests(self) -> int:
         """How many requests were taken for it."""
         return self._last_sent + len(self._queue) + self._in_batches

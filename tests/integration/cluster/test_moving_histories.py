@@ -274,9 +274,9 @@ def test_what_has_copies_survives_a_node(here: Cluster, loss: str) -> None:
     here.join("d", "--spare")
     assert here.run("replicas", str(COPIES)).returncode == 0
     fronts = proxies(here)
-    keys = [b"kept:%d" % number for number in range(200)]
+    kept = dict.fromkeys((b"kept:%d" % number for number in range(200)), b"item")
     with fronts[0].connect() as wire:
-        for key in keys:
+        for key in kept:
             assert wire.ask(b"set %b 7 0 4\r\nitem\r\n" % key) == b"STORED\r\n"
 
     async def scenario() -> Recording:
@@ -286,6 +286,9 @@ def test_what_has_copies_survives_a_node(here: Cluster, loss: str) -> None:
         async def trouble() -> None:
             assert await eventually(lambda: here.phase == phase, 100)
             here.nodes[gone].process.kill()
+            down = f"node:{gone}:state", "down"
+            assert await eventually(lambda: down in fronts[0].stats().items(), 100)
+            await asyncio.to_thread(change, fronts[0], kept)
             if gone == "d":  # what was to be added
                 mover.kill()
                 assert await eventually(lambda: here.run("cancel").returncode == 0, 100)
@@ -303,9 +306,23 @@ def test_what_has_copies_survives_a_node(here: Cluster, loss: str) -> None:
     verify([*emptied(gone), *recording.history], recording)
     for front in fronts:
         with front.connect() as wire:
-            for key in keys:
+            for key, value in kept.items():
                 wire.send(b"get %b\r\n" % key)
-                assert wire.until(b"END\r\n") == b"VALUE %b 7 4\r\nitem\r\nEND\r\n" % key
+                assert wire.until(b"END\r\n") == b"VALUE %b 7 4\r\n%b\r\nEND\r\n" % (key, value)
+
+
+def change(front: RunningServer, kept: dict[bytes, bytes]) -> None:
+    """Change every other item while a node is down, as far as that is not refused."""
+    refused = 0
+    with front.connect() as wire:
+        for key in list(kept)[::2]:
+            reply = wire.ask(b"set %b 7 0 4\r\nmore\r\n" % key)
+            if reply == b"STORED\r\n":
+                kept[key] = b"more"
+            else:
+                assert reply.startswith(b"SERVER_ERROR "), reply
+                refused += 1
+    assert refused
 
 
 def members(here: Cluster) -> list[str]:

@@ -1,25 +1,19 @@
 """Requests that wait for a change of their key, while it gets other nodes."""
 
-import asyncio
-from collections import deque
-from collections.abc import Callable
-from dataclasses import replace
 from typing import cast
 
 import pytest
 
-from memlite.cluster.topology import Move, Phase, Topology, parse_nodes
+from memlite.cluster.topology import Phase
 from memlite.proxy.again import send_again
 from memlite.proxy.changes import Changes
-from memlite.proxy.cluster import Cluster
-from memlite.proxy.node import TOO_LATE, Access, Node, Receiver
+from memlite.proxy.node import TOO_LATE, Node, Receiver
 from memlite.proxy.replicas import ReplicaSet
 from memlite.proxy.whole_gets import WholeGets
-from memlite.server.scheduler import Scheduler
 from tests.unit.proxy.copies import Client, Connection, Server, setting
+from tests.unit.proxy.moves import Scene, play
 
 GET = b"get k\r\n"
-NONCE = "0" * 32
 
 
 class Sets:
@@ -115,91 +109,9 @@ def test_a_whole_get_that_has_waited_is_sent_anew() -> None:
     assert waited == [b"get k k\r\n"]
 
 
-class Scene:
-    """A proxy of three nodes that have two copies of everything; a fourth is added."""
-
-    def __init__(self) -> None:
-        scheduler = Scheduler()
-        scheduler.loop = asyncio.get_running_loop()
-        self.before = replace(topology_of(3), replicas=2)
-        self.after = replace(topology_of(4), replicas=2)
-        self.cluster = Cluster(self.before, scheduler, Access(60), follows_within=2.0)
-        self.waiting: deque[tuple[str, bytes, Receiver]] = deque()
-        self.sent: list[tuple[str, bytes]] = []
-
-    def send(self, node: Node, request: bytes, receiver: Receiver) -> None:
-        self.sent.append((node.name, request))
-        self.waiting.append((node.name, request, receiver))
-
-    def ask(self, key: bytes, request: bytes) -> Client:
-        client = Client()
-        self.cluster.node_of(key).send(request, client)
-        return client
-
-    def flush(self) -> Client:
-        client = Client()
-        (target,) = self.cluster.targets
-        target.send(b"flush_all\r\n", client)
-        return client
-
-    def enter(self, phase: Phase) -> None:
-        move = Move(phase, self.after.nodes, NONCE)
-        self.cluster.change(replace(self.before, move=move))
-
-    def spread(self) -> None:
-        move = Move(Phase.SPREAD, self.after.nodes, NONCE)
-        self.cluster.change(replace(self.after, move=move))
-
-    async def run(self) -> None:
-        """Have nodes answer, as if they had nothing, until nobody asks any more."""
-        idle = 0
-        while idle < 10:
-            idle = 0 if self.waiting else idle + 1
-            while self.waiting:
-                _, request, receiver = self.waiting.popleft()
-                receiver.answer(_reply(request))
-            await asyncio.sleep(0)
-
-    def holders(self, key: bytes) -> set[str]:
-        """Return where copies of a key were held."""
-        return {name for name, request in self.sent if request.startswith(b"ms %b " % key)}
-
-    def moved(self) -> bytes:
-        """Return a key whose copies are elsewhere afterwards."""
-        old, new = self.before.router().replicas, self.after.router().replicas
-        keys = (b"key:%d" % number for number in range(1000))
-        return next(key for key in keys if old(key, 2)[0] == new(key, 2)[0] and new(key, 2)[1] == 3)
-
-
-def _reply(request: bytes) -> bytes:
-    replies = {b"set": b"STORED\r\n", b"flush_all": b"OK\r\n", b"version": b"VERSION 1\r\n"}
-    replies |= {b"get": b"END\r\n", b"ms": b"HD c1\r\n", b"md": b"HD\r\n", b"mg": b"EN\r\n"}
-    return replies[request.split()[0]]
-
-
-def topology_of(nodes: int) -> Topology:
-    return parse_nodes(",".join(f"127.0.0.1:{number + 1}" for number in range(nodes)))
-
-
-@pytest.fixture
-def play(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Scene], object]], None]:
-    def run(scenario: Callable[[Scene], object]) -> None:
-        async def whole() -> None:
-            scene = Scene()
-            monkeypatch.setattr(
-                Node, "send", lambda node, request, to: scene.send(node, request, to)
-            )
-            await cast("asyncio.Future[None]", scenario(scene))
-
-        asyncio.run(whole())
-
-    return run
-
-
-Play = Callable[[Callable[[Scene], object]], None]
-
-
-def test_a_change_that_waits_when_keys_begin_to_move_is_made_as_others_are(play: Play) -> None:
+def test_a_change_that_waits_when_keys_begin_to_move_is_made_as_others_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario(scene: Scene) -> None:
         key = scene.moved()
         change = b"set %b 0 0 1\r\nx\r\n" % key
@@ -210,10 +122,12 @@ def test_a_change_that_waits_when_keys_begin_to_move_is_made_as_others_are(play:
         assert [client.replies for client in clients] == [[b"STORED\r\n"]] * 2
         assert "127.0.0.1:4" in scene.holders(key)
 
-    play(scenario)
+    play(scenario, monkeypatch)
 
 
-def test_a_change_that_waits_between_phases_is_made_as_in_the_later_one(play: Play) -> None:
+def test_a_change_that_waits_between_phases_is_made_as_in_the_later_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario(scene: Scene) -> None:
         key = scene.moved()
         scene.enter(Phase.GATHER)
@@ -226,10 +140,12 @@ def test_a_change_that_waits_between_phases_is_made_as_in_the_later_one(play: Pl
         assert [client.replies for client in clients] == [[b"STORED\r\n"]] * 2
         assert scene.holders(key) == {"127.0.0.1:4"}
 
-    play(scenario)
+    play(scenario, monkeypatch)
 
 
-def test_a_flush_that_has_waited_is_refused_if_there_are_other_nodes(play: Play) -> None:
+def test_a_flush_that_has_waited_is_refused_if_there_are_other_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario(scene: Scene) -> None:
         key = scene.moved()
         changed = scene.ask(key, b"set %b 0 0 1\r\nx\r\n" % key)
@@ -243,11 +159,11 @@ def test_a_flush_that_has_waited_is_refused_if_there_are_other_nodes(play: Play)
         assert not [one for one in scene.sent if one[1].startswith(b"flush_all")]
         assert scene.cluster.replicated.idle
 
-    play(scenario)
+    play(scenario, monkeypatch)
 
 
 def test_a_flush_of_a_move_that_is_over_when_it_is_made_is_refused(
-    play: Play,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario(scene: Scene) -> None:
         key = scene.moved()
@@ -263,10 +179,12 @@ def test_a_flush_of_a_move_that_is_over_when_it_is_made_is_refused(
         assert scene.holders(key) == {"127.0.0.1:4"}
         assert scene.cluster.replicated.idle
 
-    play(scenario)
+    play(scenario, monkeypatch)
 
 
-def test_a_change_that_came_before_a_flush_is_made_before_it_while_keys_move(play: Play) -> None:
+def test_a_change_that_came_before_a_flush_is_made_before_it_while_keys_move(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario(scene: Scene) -> None:
         key = scene.moved()
         scene.enter(Phase.GATHER)
@@ -285,4 +203,4 @@ def test_a_change_that_came_before_a_flush_is_made_before_it_while_keys_move(pla
         assert order[2:-1] == [b"flush_all"] * 8
         assert order[-1] == b"set"
 
-    play(scenario)
+    play(scenario, monkeypatch)

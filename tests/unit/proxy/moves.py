@@ -1,0 +1,117 @@
+"""A proxy in moves of keys that have copies; its nodes answer when a test says so."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+
+import pytest
+
+from memlite.cluster.topology import Move, Phase, Topology, parse_nodes
+from memlite.proxy.cluster import Cluster
+from memlite.proxy.node import Access, Node, Receiver
+from memlite.server.scheduler import Scheduler
+from tests.unit.proxy.copies import Client
+
+__all__ = ["Scene", "play"]
+
+_NONCE = "0" * 32
+
+
+class Scene:
+    """A proxy of three nodes that have two copies of everything; a fourth is added.
+
+    Attributes:
+        before: the topology before.
+        after: the one afterwards.
+        cluster: the proxy's nodes.
+        waiting: requests that nodes have not answered: the node, the request, and its receiver.
+        sent: all requests that nodes have got.
+        items: what nodes answer that have an item.
+    """
+
+    def __init__(self) -> None:
+        scheduler = Scheduler()
+        scheduler.loop = asyncio.get_running_loop()
+        self.before = replace(_topology_of(3), replicas=2)
+        self.after = replace(_topology_of(4), replicas=2)
+        self.cluster = Cluster(self.before, scheduler, Access(60), follows_within=2.0)
+        self.waiting: deque[tuple[str, bytes, Receiver]] = deque()
+        self.sent: list[tuple[str, bytes]] = []
+        self.items: dict[str, bytes] = {}
+
+    def send(self, node: Node, request: bytes, receiver: Receiver) -> None:
+        if node.down:
+            receiver.fail(node.refusal)
+            return
+        self.sent.append((node.name, request))
+        self.waiting.append((node.name, request, receiver))
+
+    def fail(self, name: str) -> None:
+        """Have a node be down."""
+        (node,) = (one for one in self.cluster.nodes if one.name == name)
+        node._refusal = b"SERVER_ERROR node %b: down\r\n" % name.encode()
+
+    def ask(self, key: bytes, request: bytes) -> Client:
+        client = Client()
+        self.cluster.node_of(key).send(request, client)
+        return client
+
+    def flush(self) -> Client:
+        client = Client()
+        (target,) = self.cluster.targets
+        target.send(b"flush_all\r\n", client)
+        return client
+
+    def enter(self, phase: Phase) -> None:
+        move = Move(phase, self.after.nodes, _NONCE)
+        self.cluster.change(replace(self.before, move=move))
+
+    def spread(self) -> None:
+        move = Move(Phase.SPREAD, self.after.nodes, _NONCE)
+        self.cluster.change(replace(self.after, move=move))
+
+    async def run(self) -> None:
+        """Have nodes answer, with `items` or as if they had nothing, until nobody asks."""
+        idle = 0
+        while idle < 10:
+            idle = 0 if self.waiting else idle + 1
+            while self.waiting:
+                name, request, receiver = self.waiting.popleft()
+                looks = request.startswith(b"mg ") and b" v" in request
+                item = self.items.get(name) if looks else None
+                receiver.answer(item or _reply(request))
+            await asyncio.sleep(0)
+
+    def holders(self, key: bytes) -> set[str]:
+        """Return where copies of a key were held."""
+        return {name for name, request in self.sent if request.startswith(b"ms %b " % key)}
+
+    def moved(self) -> bytes:
+        """Return a key whose copies are elsewhere afterwards."""
+        old, new = self.before.router().replicas, self.after.router().replicas
+        keys = (b"key:%d" % number for number in range(1000))
+        return next(key for key in keys if old(key, 2)[0] == new(key, 2)[0] and new(key, 2)[1] == 3)
+
+
+def _reply(request: bytes) -> bytes:
+    replies = {b"set": b"STORED\r\n", b"flush_all": b"OK\r\n", b"version": b"VERSION 1\r\n"}
+    replies |= {b"get": b"END\r\n", b"ms": b"HD c1\r\n", b"md": b"HD\r\n", b"mg": b"EN\r\n"}
+    return replies[request.split()[0]]
+
+
+def _topology_of(nodes: int) -> Topology:
+    return parse_nodes(",".join(f"127.0.0.1:{number + 1}" for number in range(nodes)))
+
+
+def play(
+    scenario: Callable[[Scene], Coroutine[None, None, None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Carry out a scenario."""
+
+    async def whole() -> None:
+        scene = Scene()
+        monkeypatch.setattr(Node, "send", lambda node, *asked: scene.send(node, *asked))
+        await scenario(scene)
+
+    asyncio.run(whole())
