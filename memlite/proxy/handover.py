@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
+from memlite.cluster.membership.lease import EVERYBODY_KNOWS
 from memlite.cluster.topology import Node as NodeAddress
 from memlite.cluster.topology import Phase, Topology
 from memlite.proxy.node import Receiver
@@ -35,11 +36,13 @@ class Handover:
     Otherwise one proxy would read a key at its old node after another has changed it at the new
     one. A read is a miss, as it would be at a node that has just joined, unless a change of its key
     waits. Changes wait, and are then carried out in the order in which they came. With replicas,
-    all requests wait: the key's new node has a copy.
+    all requests wait: the key's new node has a copy. They wait for longer: a proxy that cannot read
+    the store goes on for the rest of its lease, and may reach a node that is there again.
 
     Args:
         scheduler: ends it.
-        seconds: after which all proxies know of a change; 0 if they need not agree.
+        seconds: after which all proxies that read the store know of a change; 0 if they need not
+            agree.
         forget: forgets which nodes keys have, so that `concerns` is asked.
         delivered: called after replies were handed out.
     """
@@ -91,9 +94,10 @@ class Handover:
         def owners(key: bytes) -> tuple[NodeAddress, ...]:
             return tuple(nodes[index] for index in find(key, count))
 
+        seconds = max(self._seconds, EVERYBODY_KNOWS) if self._copied else self._seconds
         now = self._scheduler.loop.time()
-        self._owners.append(_Owners(owners, now + self._seconds))
-        self._scheduler.call_later(self._seconds, self._check)
+        self._owners.append(_Owners(owners, now + seconds))
+        self._scheduler.call_later(seconds, self._check)
 
     def concerns(self, key: bytes, owners: tuple[NodeAddress, ...]) -> bool:
         """Return whether another proxy may think that a key has other nodes than these."""

@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from memlite.cluster.membership.lease import EVERYBODY_KNOWS
 from memlite.cluster.topology import Move, Phase, Topology, parse_nodes
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.node import Access, Node, Receiver
@@ -118,6 +119,19 @@ def test_a_key_that_gets_another_node_waits_until_all_proxies_know(scene: Scene)
     assert scene.sent == [(new, change), (new, read)], "in the order in which they came"
     scene.ask(key, read)
     assert len(scene.sent) == 3
+
+
+def test_with_copies_everything_waits_as_long_as_another_proxy_may_not_know(scene: Scene) -> None:
+    key, new = moving_key(2, 3), owners(3)[moving_key(2, 3)]
+    for nodes in (2, 3):
+        scene.cluster.change(replace(topology_of(nodes), replicas=2))
+    read = b"get %b\r\n" % key
+    assert not scene.ask(key, read)
+    scene.time.passes(EVERYBODY_KNOWS - 0.1)
+    assert not scene.sent
+    scene.time.passes(0.1)
+    assert scene.sent[-1] == (new, read), "the primary has the last word"
+    assert scene.client.replies == [b"from %b\r\n" % new.encode()]
 
 
 def test_other_keys_are_not_delayed(scene: Scene) -> None:
