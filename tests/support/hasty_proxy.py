@@ -6,6 +6,7 @@ The first argument is a JSON object: ``lease`` and ``interval`` of following a c
 
 import json
 import sys
+from typing import Any
 
 from memlite.cluster.membership import follower
 from memlite.proxy import promoter
@@ -20,8 +21,8 @@ def main() -> int:
     promoter._LEAST_AGE = times["age"]  # type: ignore[misc]
     begin = Promotions.__init__
 
-    def hasten(self: Promotions, *arguments: object) -> None:
-        begin(self, *arguments)  # type: ignore[arg-type]
+    def hasten(self: Promotions, *arguments: Any, **named: Any) -> None:
+        begin(self, *arguments, **named)
         self.settling, self.linger = times["settling"], times["linger"]
 
     Promotions.__init__ = hasten  # type: ignore[assignment,method-assign]

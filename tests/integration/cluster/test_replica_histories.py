@@ -154,7 +154,8 @@ def test_a_node_fails(promise: Promise, kind: str, fault: str) -> None:
     )
     with cluster(kind, *options) as (nodes, fronts), contextlib.ExitStack() as stack:
         noticed = 0
-        for number in range(max(HISTORIES, len(nodes))):
+        # A history may be over before its fault is noticed: others follow until one has.
+        for number in range(4 * max(HISTORIES, len(nodes))):
             if number >= HISTORIES and noticed:
                 break
             failing = number % len(nodes)
