@@ -470,7 +470,7 @@ def _check_replicas(count: int, document: Document) -> None:
     if document.move is not None:
         raise StartError("keys are moving already; see memlite cluster resume")
     if count < document.replicas:
-        raise StartError(f"there are {document.replicas} already; they can only become more")
+        raise StartError(f"there are {document.replicas} already; the number can only be raised")
     if document.members and count > len(document.members):
         raise StartError(f"{count} replicas need as many members, not {len(document.members)}")
 

@@ -62,7 +62,7 @@ class Routes:
         return self.after[self._new(key)].name
 
     def leave(self, name: str) -> Callable[[bytes], bool]:
-        """Return what tells whether a key moves away from a node."""
+        """Return a test of whether a key moves away from a node."""
         gone = self.gone
 
         def leaves(key: bytes) -> bool:
@@ -81,11 +81,11 @@ class Routes:
         return [node.name for node in nodes if node.name not in self.gone]
 
     def decides(self, name: str) -> Callable[[bytes], bool]:
-        """Return what tells whether a node decides on a key before anything has moved."""
+        """Return a test of whether a node decides on a key before anything has moved."""
         return lambda key: self.source(key) == name
 
     def foreign(self, name: str, replicas: int) -> Callable[[bytes], bool]:
-        """Return what tells whether a node has had no part in a key before the move.
+        """Return a test of whether a node has had no part in a key before the move.
 
         Args:
             name: the node's.
@@ -98,7 +98,7 @@ class Routes:
         return is_foreign
 
     def stranded(self, name: str) -> Callable[[bytes], bool]:
-        """Return what tells whether a key cannot move away from a node: its new one is gone."""
+        """Return a test of whether a key cannot move away from a node: its new one is gone."""
 
         def is_stranded(key: bytes) -> bool:
             return self.source(key) == name != self.destination(key) in self.gone
@@ -106,7 +106,7 @@ class Routes:
         return is_stranded
 
     def orphans(self, name: str, lost: str) -> Callable[[bytes], bool]:
-        """Return what tells whether a node has copies of keys of a node that is gone.
+        """Return a test of whether a node has copies of keys of a node that is gone.
 
         Args:
             name: the node's.
@@ -126,16 +126,16 @@ class Routes:
         return self.source(key) if self._takes_back else self.destination(key)
 
     def arrive(self, name: str) -> Callable[[bytes], bool]:
-        """Return what tells whether a key moves to a node."""
+        """Return a test of whether a key moves to a node."""
         return lambda key: self.destination(key) == name != self.source(key)
 
     def inherit(self, name: str) -> Callable[[bytes], bool]:
-        """Return what tells whether a key moves to a node in place of one that is gone."""
+        """Return a test of whether a key moves to a node in place of one that is gone."""
         arrives = self.arrive(name)
         return lambda key: self._to_lost[self._begun(key)] and arrives(key)
 
     def stay(self, name: str) -> Callable[[bytes], bool]:
-        """Return what tells whether a key stays at a node, as the one it was to move to is gone."""
+        """Return a test of whether a key stays at a node, as the one it was to move to is gone."""
 
         def stays(key: bytes) -> bool:
             return self._to_lost[self._begun(key)] and self.source(key) == name == self.destination(

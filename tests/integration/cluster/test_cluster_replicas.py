@@ -135,7 +135,7 @@ def test_a_move_is_cancelled_before_items_have_moved(here: Cluster, phase: str) 
 def test_what_is_refused(here: Cluster) -> None:
     front = add(here, "ab")
     for command, message in (
-        (["replicas", "1"], "there are 2 already; they can only become more"),
+        (["replicas", "1"], "there are 2 already; the number can only be raised"),
         (["replicas", "3"], "3 replicas need as many members, not 2"),
         (["replicas", "0"], "must be from 1 to 100, not '0'"),
     ):

@@ -104,7 +104,7 @@ def test_the_first_nodes_of_a_cluster_with_replicas_are_checked(store: ReadStore
     ("present", "wanted", "message"),
     [
         (1, 4, "4 replicas need as many members, not 3"),
-        (3, 2, "there are 3 already; they can only become more"),
+        (3, 2, "there are 3 already; the number can only be raised"),
     ],
 )
 def test_the_number_of_replicas_is_checked_first(
