@@ -83,6 +83,12 @@ class ItemTable:
             line is another command; counts as a use, like `find`.
     """
 
+    __slots__ = (
+        "_ahead", "_evict", "_few", "_flush_due", "_garbage", "_items", "_make_policy", "_moved",
+        "_policy", "_room", "_set_aside", "_states", "_until_measured", "excess", "flushed",
+        "get_by_line", "limit", "on_evict", "overhead", "used",
+    )  # fmt: skip
+
     def __init__(
         self,
         limit: int,

@@ -59,6 +59,8 @@ class Policy(ABC):
         find: returns the item of a line, which is about to be used, or None.
     """
 
+    __slots__ = ("_items", "find")
+
     def __init__(self, items: Index) -> None:
         self._items = items
         self.find: Callable[[bytes], Item | None] = items.get

@@ -38,6 +38,12 @@ class S3Fifo(Policy):
     that is stored again before that gets the same place, as if it had been overwritten.
     """
 
+    __slots__ = (
+        "_chances", "_filling", "_ghost_limit", "_left", "_left_bytes", "_left_limit", "_main",
+        "_main_bytes", "_main_limit", "_patience", "_small", "_small_bytes", "_small_limit",
+        "_walked", "ghost",
+    )  # fmt: skip
+
     def __init__(self, items: Index, ghost: Ghost | None = None) -> None:
         super().__init__(items)
         self.ghost = ghost or Ghost()

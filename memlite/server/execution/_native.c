@@ -43,6 +43,12 @@ typedef struct { PyObject *name; Py_ssize_t at; } Field;  /* an attribute, and w
 enum { COUNTERS(INDEX) COUNTED };
 static const char *const COUNTER_NAMES[] = {COUNTERS(NAME)};
 
+/* Numbers of the table, and then of its policy, that are kept here during a run; see `settle`. */
+#define OF_TABLE(X) X(used) X(_until_measured) X(_room)
+#define OF_POLICY(X) X(_small_bytes) X(_main_bytes) X(_left_bytes) X(_small_limit) X(_left_limit)
+enum { OF_TABLE(INDEX) BELONG_TO_TABLE, LAST_OF_TABLE = BELONG_TO_TABLE - 1, OF_POLICY(INDEX) NUMBERS };
+static const char *const NUMBER_NAMES[] = {OF_TABLE(NAME) OF_POLICY(NAME)};
+
 typedef struct {
     PyObject_HEAD
     PyObject *engine, *table, *counters, *clock, *usage, *item_type, *full_type, *table_type, *policy_type, *shared;
@@ -51,12 +57,14 @@ typedef struct {
     PyObject *find, *dicts, *policy;  /* of the table, as long as its `get_by_line` is `find` */
     PyObject *fresh[4], *zero;  /* states of new items: in the small queue or the main one, and the same of full ones; 0.0 */
     PyObject *line, *whole, *out;  /* that was looked up last; a reply that is not copied; the client's list */
-    Field wire, state, expires, extra, until, counter[COUNTED], get_by_line, flushed, used_bytes, room, small, main, version, fresh_now, until_measured,
-        garbage, filling, small_limit, left, left_bytes, left_limit, ghost, ghost_table, ghost_mask, ghost_depth, small_queue,
-        main_queue, push;
+    Field wire, state, expires, extra, until, counter[COUNTED], get_by_line, flushed, number[NUMBERS], version, fresh_now,
+        garbage, filling, left, ghost, ghost_table, ghost_mask, ghost_depth, small_queue, main_queue, push;
     long long fresh_state;
     long long count[COUNTED];  /* what has yet to be added to the counters */
     unsigned counted;  /* a bit for each of these that is not 0 */
+    long long now_is[NUMBERS];  /* of the table and the policy */
+    unsigned known, changed;  /* a bit for each of these that has been read, and that has to be written */
+    u64 last_unique;  /* of the engine, if it is not 0 */
     char *reply;
     Py_ssize_t reply_size, reply_room, position, served, at_most, safe_size;
     double now;
@@ -134,6 +142,41 @@ static int add_counts(Runner *r) {
     return DONE;
 }
 
+/* Numbers of the table and its policy. They are read when they are needed first, and written before anything
+in Python runs that may look at them, or the run ends. */
+
+static inline PyObject *owner_of(Runner *r, int which) {
+    return which < BELONG_TO_TABLE ? r->table : r->policy;
+}
+
+static int learn(Runner *r, int which) {
+    if (r->known >> which & 1) return DONE;
+    r->now_is[which] = number_of(get(owner_of(r, which), &r->number[which]));
+    if (r->now_is[which] == -1 && PyErr_Occurred()) return ERROR;
+    r->known |= 1u << which;
+    return DONE;
+}
+
+static int change(Runner *r, int which, long long more) {
+    if (learn(r, which) < 0) return ERROR;
+    r->now_is[which] += more;
+    r->changed |= 1u << which;
+    return DONE;
+}
+
+static int settle(Runner *r) {
+    int done = DONE;
+    while (r->changed && done == DONE) {
+        int which = __builtin_ctz(r->changed);
+        r->changed &= r->changed - 1;
+        done = put_new(owner_of(r, which), &r->number[which], PyLong_FromLongLong(r->now_is[which]));
+    }
+    if (r->last_unique && done == DONE) done = put_new(r->engine, &r->version, PyLong_FromUnsignedLongLong(r->last_unique));
+    r->known = r->changed = 0;
+    r->last_unique = 0;
+    return done;
+}
+
 /* The table */
 
 /* Learns where items are, if that has changed: `get_by_line` is another one then. STOP if a lookup does more
@@ -152,7 +195,7 @@ static int follow(Runner *r) {
     PyObject *index = PyObject_GetAttrString(r->table, "_items"), *lookup = NULL, *dicts = NULL, *policy = NULL;
     if (index && (lookup = PyObject_GetAttrString(index, "get")) && (dicts = PyObject_GetAttrString(index, "_dicts")))
         policy = PyObject_GetAttrString(r->table, "_policy");
-    int plain = policy && lookup == find && PyList_Check(dicts) && PyObject_HasAttr(policy, r->small.name);
+    int plain = policy && lookup == find && PyList_Check(dicts) && PyObject_HasAttr(policy, r->number[N__small_bytes].name);
     for (Py_ssize_t i = 0; plain && i < PyList_GET_SIZE(dicts); i++) plain = PyDict_CheckExact(PyList_GET_ITEM(dicts, i));
     r->usual_table = 0;
     if (plain) {
@@ -275,11 +318,12 @@ static Py_ssize_t allocated(Py_ssize_t size) {
 /* Notes that an item takes `more` bytes than before. STOP if there is no room for it, unless it is `forced`. */
 static int resize(Runner *r, int bits, Py_ssize_t more, int forced) {
     if (!more) return DONE;
-    long long used = number_of(get(r->table, &r->used_bytes)), room = forced ? 0 : number_of(get(r->table, &r->room));
-    if (PyErr_Occurred()) return ERROR;
-    if (!forced && more > 0 && used + more > room) return STOP;
-    if (put_new(r->table, &r->used_bytes, PyLong_FromLongLong(used + more)) < 0) return ERROR;
-    return add_to(r->policy, bits & MAIN ? &r->main : &r->small, more);
+    if (change(r, N_used, more) < 0) return ERROR;
+    if (!forced && more > 0) {
+        if (learn(r, N__room) < 0) return ERROR;
+        if (r->now_is[N_used] > r->now_is[N__room]) return change(r, N_used, -more) < 0 ? ERROR : STOP;
+    }
+    return change(r, bits & MAIN ? N__main_bytes : N__small_bytes, more);
 }
 
 /* Gives an item another value, which is stolen. STOP if there is no room for it. */
@@ -303,6 +347,7 @@ static PyObject *new_item(Runner *r, int full, PyObject *wire, PyObject *state, 
         if (done == DONE) done = put(item, &r->state, state);
         if (done == DONE && full) done = put(item, &r->expires, time);
         if (done == DONE && full) done = put_new(item, &r->extra, PyLong_FromLong(0));
+        if (PyObject_IS_GC(item)) PyObject_GC_UnTrack(item);  /* it is never part of a cycle: nothing has to look at it */
         if (done < 0) Py_CLEAR(item);
     }
     Py_XDECREF(time);
@@ -380,17 +425,16 @@ static int enqueue(Runner *r, PyObject *line, PyObject *item, int full, Py_ssize
     if (done == DONE && PyDict_GET_SIZE(left) && !(place = PyDict_GetItemWithError(left, line)) && PyErr_Occurred()) done = ERROR;
     if (done == DONE && place) {  /* it gets the place back that it had */
         main = (int)(number_of(Py_NewRef(place)) & MAIN) != 0;
-        if (PyDict_DelItem(left, line) || add_to(r->policy, &r->left_bytes, -left_by(line)) < 0) done = ERROR;
+        if (PyDict_DelItem(left, line) || change(r, N__left_bytes, -left_by(line)) < 0) done = ERROR;
     } else if (done == DONE) {
         if (first) {
-            long long bytes = number_of(get(r->policy, &r->small)), limit = number_of(get(r->policy, &r->small_limit));
-            if (PyErr_Occurred()) done = ERROR;
-            main = bytes >= limit;
+            if (learn(r, N__small_bytes) < 0 || learn(r, N__small_limit) < 0) done = ERROR;
+            main = r->now_is[N__small_bytes] >= r->now_is[N__small_limit];
         }
         if (done == DONE) done = push(r, main ? &r->main_queue : &r->small_queue, line);
     }
     if (done == DONE && main) done = put(item, &r->state, r->fresh[full ? 3 : 1]);
-    if (done == DONE) done = add_to(r->policy, main ? &r->main : &r->small, size);
+    if (done == DONE) done = change(r, main ? N__main_bytes : N__small_bytes, size);
     Py_XDECREF(filling);
     Py_XDECREF(left);
     if (done < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "the policy is another one");
@@ -411,15 +455,14 @@ static int insert(Runner *r, PyObject *wire, long long exptime, PyObject **store
         Py_ssize_t size = PLAIN_SIZE + allocated(PyBytes_GET_SIZE(wire)) + allocated(PyBytes_GET_SIZE(line));
         if (full) size += FULL_MORE + NUMBER_SIZE;
         PyObject *garbage = get(r->table, &r->garbage);
-        long long used = number_of(get(r->table, &r->used_bytes)), room = number_of(get(r->table, &r->room));
-        long long until = number_of(get(r->table, &r->until_measured)) - size;
-        if (PyErr_Occurred()) done = ERROR;
-        else if (!PyList_Check(garbage) || PyList_GET_SIZE(garbage) || used + size > room || until <= 0) done = STOP;
+        if (!garbage || learn(r, N_used) < 0 || learn(r, N__room) < 0 || learn(r, N__until_measured) < 0) done = ERROR;
+        else if (!PyList_Check(garbage) || PyList_GET_SIZE(garbage) || r->now_is[N_used] + size > r->now_is[N__room]
+                 || r->now_is[N__until_measured] <= size) done = STOP;
         Py_XDECREF(garbage);
         if (done == DONE && !(item = new_item(r, full, wire, r->fresh[full ? 2 : 0], expires))) done = ERROR;
         if (done == DONE && PyDict_SetItem(dict_of(r, line), line, item)) done = ERROR;
-        if (done == DONE) done = put_new(r->table, &r->used_bytes, PyLong_FromLongLong(used + size));
-        if (done == DONE) done = put_new(r->table, &r->until_measured, PyLong_FromLongLong(until));
+        if (done == DONE) done = change(r, N_used, size);
+        if (done == DONE) done = change(r, N__until_measured, -size);
         if (done == DONE) done = enqueue(r, line, item, full, size);
     }
     Py_XDECREF(wire);
@@ -463,14 +506,14 @@ static int supersede(Runner *r, View *v, PyObject *wire, long long exptime) {
 /* Counts up the cas unique of an item that has one. */
 static int renumber(Runner *r, View *v) {
     if (!v->unique) return DONE;
-    PyObject *last = get(r->engine, &r->version), *next = NULL;
-    if (last) v->unique = PyLong_AsUnsignedLongLong(last) + 1;
-    Py_XDECREF(last);
-    if (PyErr_Occurred() || !(next = PyLong_FromUnsignedLongLong(v->unique))) return ERROR;
-    int done = put(r->engine, &r->version, next);
-    if (done == DONE) done = put(v->item, &r->extra, next);
-    Py_DECREF(next);
-    return done;
+    if (!r->last_unique) {
+        PyObject *last = get(r->engine, &r->version);
+        if (last) r->last_unique = PyLong_AsUnsignedLongLong(last);
+        Py_XDECREF(last);
+        if (PyErr_Occurred()) return r->last_unique = 0, ERROR;
+    }
+    v->unique = ++r->last_unique;
+    return put_new(v->item, &r->extra, PyLong_FromUnsignedLongLong(v->unique));
 }
 
 /* Gives a new item a cas unique, and makes it a full one for that; see `with_unique`. */
@@ -727,14 +770,10 @@ static int delete_miss(Runner *r) {
 
 /* Removes an item; see `ItemTable.remove`. If the places that removed items leave are many, the table frees some. */
 static int delete_item(Runner *r, const View *v) {
-    long long left_bytes = 0, limit = -1;
     PyObject *line = r->line;
-    if (r->usual_table) {
-        left_bytes = number_of(get(r->policy, &r->left_bytes)) + left_by(line);
-        limit = number_of(get(r->policy, &r->left_limit));
-        if (PyErr_Occurred()) return ERROR;
-    }
-    if (left_bytes > limit) {
+    if (r->usual_table && (learn(r, N__left_bytes) < 0 || learn(r, N__left_limit) < 0)) return ERROR;
+    if (!r->usual_table || r->now_is[N__left_bytes] + left_by(line) > r->now_is[N__left_limit]) {
+        if (settle(r) < 0) return ERROR;
         PyObject *item = Py_NewRef(v->item);
         Py_INCREF(line);
         PyObject *none = PyObject_CallMethod(r->table, "remove", "OO", line, item);
@@ -751,7 +790,7 @@ static int delete_item(Runner *r, const View *v) {
     int done = left && queue && !PyObject_SetItem(left, line, queue) ? DONE : ERROR;
     Py_XDECREF(left);
     Py_XDECREF(queue);
-    if (done == DONE) done = put_new(r->policy, &r->left_bytes, PyLong_FromLongLong(left_bytes));
+    if (done == DONE) done = change(r, N__left_bytes, left_by(line));
     if (done == DONE) done = resize(r, v->bits, -size, 1);
     if (done == DONE && PyDict_DelItem(dict_of(r, line), line)) done = ERROR;
     if (done == DONE) COUNT(r, delete_hits);
@@ -1281,7 +1320,7 @@ static int take_replies(Runner *r) {
 
 /* Has the twin carry out the command at r->position; STOP if it does not either. */
 static int ask(Runner *r, PyObject *twin, PyObject *data, Py_ssize_t *next) {
-    PyObject *position = PyObject_CallFunction(twin, "On", data, r->position);
+    PyObject *position = settle(r) < 0 ? NULL : PyObject_CallFunction(twin, "On", data, r->position);
     if (!position) return ERROR;
     *next = PyLong_AsSsize_t(position);
     Py_DECREF(position);
@@ -1341,7 +1380,7 @@ static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int bin
     Py_CLEAR(r->whole);
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    if (add_counts(r) < 0) Py_CLEAR(reply);
+    if (settle(r) < 0 || add_counts(r) < 0) Py_CLEAR(reply);
     /* What a twin that failed has answered must not go to the next client. */
     if (PyList_GET_SIZE(r->replies) && PyList_SetSlice(r->replies, 0, PY_SSIZE_T_MAX, NULL)) Py_CLEAR(reply);
     if (type) PyErr_Restore(type, value, trace);
@@ -1397,18 +1436,16 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
         struct { Field *field; PyObject *type; const char *name; } fields[] = {
             {&r->wire, item, "wire"}, {&r->state, item, "state"}, {&r->expires, full, "expires"}, {&r->extra, full, "extra"},
             {&r->until, count, "until_slow_sample"}, {&r->get_by_line, tables, "get_by_line"}, {&r->flushed, tables, "flushed"},
-            {&r->used_bytes, tables, "used"}, {&r->room, tables, "_room"}, {&r->small, kind, "_small_bytes"},
-            {&r->main, kind, "_main_bytes"}, {&r->version, (PyObject *)Py_TYPE(engine), "_version"},
-            {&r->fresh_now, (PyObject *)Py_TYPE(usage), "fresh"}, {&r->until_measured, tables, "_until_measured"},
-            {&r->garbage, tables, "_garbage"}, {&r->filling, kind, "_filling"}, {&r->small_limit, kind, "_small_limit"},
-            {&r->left, kind, "_left"}, {&r->left_bytes, kind, "_left_bytes"}, {&r->left_limit, kind, "_left_limit"},
-            {&r->ghost, kind, "ghost"}, {&r->small_queue, kind, "_small"}, {&r->main_queue, kind, "_main"},
+            {&r->version, (PyObject *)Py_TYPE(engine), "_version"}, {&r->fresh_now, (PyObject *)Py_TYPE(usage), "fresh"},
+            {&r->garbage, tables, "_garbage"}, {&r->filling, kind, "_filling"}, {&r->left, kind, "_left"}, {&r->ghost, kind, "ghost"}, {&r->small_queue, kind, "_small"}, {&r->main_queue, kind, "_main"},
             {&r->ghost_table, ghosts, "_table"}, {&r->ghost_mask, ghosts, "_mask"}, {&r->ghost_depth, ghosts, "_depth"},
             {&r->push, queues, "push"}};
         int done = DONE;
         for (size_t i = 0; done == DONE && i < sizeof fields / sizeof *fields; i++)
             done = find_field(fields[i].field, fields[i].type, fields[i].name);
         for (int i = 0; done == DONE && i < COUNTED; i++) done = find_field(&r->counter[i], count, COUNTER_NAMES[i]);
+        for (int i = 0; done == DONE && i < NUMBERS; i++)
+            done = find_field(&r->number[i], i < BELONG_TO_TABLE ? tables : kind, NUMBER_NAMES[i]);
     }
     Py_XDECREF(policy);
     Py_XDECREF(queue);
@@ -1437,12 +1474,12 @@ static int Runner_clear(Runner *r) {
 static void Runner_dealloc(Runner *r) {
     PyObject_GC_UnTrack(r);
     Runner_clear(r);
-    Field *fields[] = {&r->wire, &r->state, &r->expires, &r->extra, &r->until, &r->get_by_line, &r->flushed, &r->used_bytes,
-                       &r->room, &r->small, &r->main, &r->version, &r->fresh_now, &r->until_measured, &r->garbage, &r->filling,
-                       &r->small_limit, &r->left, &r->left_bytes, &r->left_limit, &r->ghost, &r->ghost_table, &r->ghost_mask,
+    Field *fields[] = {&r->wire, &r->state, &r->expires, &r->extra, &r->until, &r->get_by_line, &r->flushed, &r->version,
+                       &r->fresh_now, &r->garbage, &r->filling, &r->left, &r->ghost, &r->ghost_table, &r->ghost_mask,
                        &r->ghost_depth, &r->small_queue, &r->main_queue, &r->push};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) Py_CLEAR(fields[i]->name);
     for (int i = 0; i < COUNTED; i++) Py_CLEAR(r->counter[i].name);
+    for (int i = 0; i < NUMBERS; i++) Py_CLEAR(r->number[i].name);
     PyMem_Free(r->reply);
     Py_TYPE(r)->tp_free(r);
 }
