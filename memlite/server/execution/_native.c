@@ -17,14 +17,17 @@ what an item holds are borrowed for as long as nothing else can run: until the n
 #include <string.h>
 #include <structmember.h>
 
-#define VERSION 3  /* of the interface: what was compiled for another is not used */
+#define VERSION 4  /* of the interface: what was compiled for another is not used */
 
 enum { FREQUENCY = 3, FETCHED = 4, MAIN = 8, FULL = 16, MASK = 31, FRESH = FREQUENCY | MAIN };  /* item.py */
 enum { ERROR = -1, STOP, DONE, ABSENT };  /* STOP: nothing was done, and the twin has to take the command */
 enum { LONGEST_KEY = 250, MOST_WORDS = 12, MOST_KEYS = 256, SAFE_DIGITS = 19, SMALL_OBJECT = 512 };
 /* Bytes of a plain item with its place in a queue, what a full one takes in addition, and a number. */
 enum { PLAIN_SIZE = 48 + 8, FULL_MORE = 16, NUMBER_SIZE = 32, PLACE = 8 };
-enum { GHOST_WIDTH = 4, GHOST_STRIDE = 64 };  /* bytes of a fingerprint and of a bucket of them; ghost.py */
+enum { META_FLAGS_SIZE = 160, STATE_BITS = 5 };
+enum { EVICTED_EXTRA = 16 * 1024, LARGE = 64 * 1024 };  /* bytes; table.py */
+enum { TO_MAIN = 2 };  /* s3fifo.py */
+enum { GHOST_WIDTH = 4, GHOST_DEPTH = 16, GHOST_STRIDE = GHOST_WIDTH * GHOST_DEPTH };  /* of fingerprints; ghost.py */
 #define MOST_REPLIES ((Py_ssize_t)128 * 1024)  /* bytes of replies that are copied; more are left as they are */
 #define MONTH 2592000u  /* seconds: a longer exptime is a point in time */
 #define AFTER_VALUE 7  /* bytes: "\r\nEND\r\n" */
@@ -37,17 +40,23 @@ typedef struct { PyObject *name; Py_ssize_t at; } Field;  /* an attribute, and w
 
 #define COUNTERS(X) X(hits) X(get_misses) X(cmd_set) X(total_items) X(cas_hits) X(cas_badval) X(cas_misses) \
     X(delete_hits) X(delete_misses) X(incr_hits) X(incr_misses) X(decr_hits) X(decr_misses) X(cmd_touch) \
-    X(touch_hits) X(touch_misses) X(bytes_read) X(bytes_written)
+    X(touch_hits) X(touch_misses) X(bytes_read) X(bytes_written) X(evictions) X(evicted_unfetched)
 #define INDEX(name) N_##name,
 #define NAME(name) #name,
 enum { COUNTERS(INDEX) COUNTED };
 static const char *const COUNTER_NAMES[] = {COUNTERS(NAME)};
 
 /* Numbers of the table, and then of its policy, that are kept here during a run; see `settle`. */
-#define OF_TABLE(X) X(used) X(_until_measured) X(_room)
-#define OF_POLICY(X) X(_small_bytes) X(_main_bytes) X(_left_bytes) X(_small_limit) X(_left_limit)
+#define OF_TABLE(X) X(used) X(_until_measured) X(_room) X(_ahead)
+#define OF_POLICY(X) X(_small_bytes) X(_main_bytes) X(_left_bytes) X(_small_limit) X(_main_limit) X(_left_limit) X(_patience)
 enum { OF_TABLE(INDEX) BELONG_TO_TABLE, LAST_OF_TABLE = BELONG_TO_TABLE - 1, OF_POLICY(INDEX) NUMBERS };
 static const char *const NUMBER_NAMES[] = {OF_TABLE(NAME) OF_POLICY(NAME)};
+
+typedef struct {  /* an item that is evicted; holds its references */
+    PyObject *line, *item;
+    Py_ssize_t size;
+    long long state;
+} Gone;
 
 typedef struct {
     PyObject_HEAD
@@ -56,9 +65,14 @@ typedef struct {
     PyObject *text_twin, *binary_twin, *replies;  /* take one command; and the list of their replies */
     PyObject *find, *dicts, *policy;  /* of the table, as long as its `get_by_line` is `find` */
     PyObject *fresh[4], *zero;  /* states of new items: in the small queue or the main one, and the same of full ones; 0.0 */
+    PyObject *popleft, *sizes, *count_evictions, *chunk_sizes;
     PyObject *line, *whole, *out;  /* that was looked up last; a reply that is not copied; the client's list */
     Field wire, state, expires, extra, until, counter[COUNTED], get_by_line, flushed, number[NUMBERS], version, fresh_now,
-        garbage, filling, left, ghost, ghost_table, ghost_mask, ghost_depth, small_queue, main_queue, push;
+        garbage, filling, left, ghost, ghost_table, ghost_mask, ghost_depth, ghost_next, small_queue, main_queue, push,
+        oldest, older, newest, evicts, on_evict, observer, second, evictions, evicted, evicted_time, evicted_unfetched;
+    Gone *gone;  /* during an eviction */
+    Py_ssize_t gone_count, gone_room;
+    long long epoch, beside, beside_flags;  /* see item.py and `SizeClasses` */
     long long fresh_state;
     long long count[COUNTED];  /* what has yet to be added to the counters */
     unsigned counted;  /* a bit for each of these that is not 0 */
@@ -377,31 +391,76 @@ static int know_fresh(Runner *r) {
     return DONE;
 }
 
-/* Whether a line was evicted lately, which is forgotten then: 1, 0, or ERROR; see `Ghost.take`. */
-static int recall(Runner *r, PyObject *line) {
-    PyObject *ghost = get(r->policy, &r->ghost), *table = ghost ? get(ghost, &r->ghost_table) : NULL;
-    int found = ERROR;
-    if (table && PyByteArray_Check(table)) {
-        long long mask = number_of(get(ghost, &r->ghost_mask)), depth = number_of(get(ghost, &r->ghost_depth));
-        Py_hash_t hash = PyObject_Hash(line);
-        unsigned print = (unsigned)((u64)(hash >> 28) & 0xFFFFFFFF);
-        if (!print) print = 1;
-        long long begin = ((long long)hash & mask) * GHOST_STRIDE;
-        if (!PyErr_Occurred() && begin + depth * GHOST_WIDTH <= PyByteArray_GET_SIZE(table)) {
-            char *places = PyByteArray_AS_STRING(table) + begin;
-            found = 0;
-            for (long long at = 0; at + GHOST_WIDTH <= depth * GHOST_WIDTH; at++) {
-                if (memcmp(places + at, &print, GHOST_WIDTH)) continue;
-                found = at % GHOST_WIDTH == 0;
-                if (found) memset(places + at, 0, GHOST_WIDTH);
-                break;
-            }
+/* The place of a line among the fingerprints of evicted ones; see `Ghost`. */
+typedef struct {
+    PyObject *table, *next;  /* both hold the references */
+    char *places;
+    Py_ssize_t bucket;
+    long long depth;
+    unsigned print;
+} Trace;
+
+static void end_trace(Trace *t) {
+    Py_CLEAR(t->table);
+    Py_CLEAR(t->next);
+}
+
+static int find_trace(Runner *r, PyObject *line, Trace *t) {
+    PyObject *ghost = get(r->policy, &r->ghost);
+    Py_hash_t hash = PyObject_Hash(line);
+    int done = ERROR;
+    t->table = ghost ? get(ghost, &r->ghost_table) : NULL;
+    t->next = ghost ? get(ghost, &r->ghost_next) : NULL;
+    if (t->table && t->next && PyByteArray_Check(t->table) && PyByteArray_Check(t->next)) {
+        long long mask = number_of(get(ghost, &r->ghost_mask));
+        t->depth = number_of(get(ghost, &r->ghost_depth));
+        t->bucket = hash & mask;
+        t->print = (unsigned)((u64)(hash >> 28) & 0xFFFFFFFF);
+        if (!t->print) t->print = 1;
+        if (!PyErr_Occurred() && t->depth >= 0 && t->depth <= GHOST_DEPTH && t->bucket < PyByteArray_GET_SIZE(t->next)
+            && (t->bucket + 1) * GHOST_STRIDE <= PyByteArray_GET_SIZE(t->table)) {
+            t->places = PyByteArray_AS_STRING(t->table) + t->bucket * GHOST_STRIDE;
+            done = DONE;
         }
     }
-    Py_XDECREF(table);
     Py_XDECREF(ghost);
-    if (found < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "the ghost is another one");
+    if (done < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "the ghost is another one");
+    return done;
+}
+
+/* Whether a line was evicted lately, which is forgotten then: 1, 0, or ERROR; see `Ghost.take`. */
+static int recall(Runner *r, PyObject *line) {
+    Trace t = {0};
+    int found = find_trace(r, line, &t) < 0 ? ERROR : 0;
+    if (found == 0) {
+        unsigned all[GHOST_DEPTH], same = 0;
+        memcpy(all, t.places, sizeof all);
+        for (int i = 0; i < GHOST_DEPTH; i++) same |= (unsigned)(all[i] == t.print) << i;
+        same &= (1u << t.depth) - 1;
+        /* What lies across two fingerprints may look like it, and is found first. */
+        for (int at = 0; same && !found && at <= __builtin_ctz(same) * GHOST_WIDTH; at++) {
+            if (memcmp(t.places + at, &t.print, GHOST_WIDTH)) continue;
+            if (at % GHOST_WIDTH) break;
+            found = 1;
+            memset(t.places + at, 0, GHOST_WIDTH);
+        }
+    }
+    end_trace(&t);
     return found;
+}
+
+/* Remembers a line that is evicted; see `Ghost.add`. */
+static int remember(Runner *r, PyObject *line) {
+    Trace t = {0};
+    int done = find_trace(r, line, &t);
+    if (done == DONE && t.depth) {
+        unsigned char *next = (unsigned char *)PyByteArray_AS_STRING(t.next) + t.bucket;
+        unsigned place = *next < t.depth ? *next : 0;
+        *next = (unsigned char)(place + 1);
+        memcpy(t.places + place * GHOST_WIDTH, &t.print, GHOST_WIDTH);
+    }
+    end_trace(&t);
+    return done;
 }
 
 static int push(Runner *r, const Field *queue, PyObject *line) {
@@ -417,11 +476,275 @@ static Py_ssize_t left_by(PyObject *line) {
     return 2 * allocated(PyBytes_GET_SIZE(line)) + PLACE;
 }
 
-/* Puts an item of `size` bytes, whose line was absent, into a queue; see `recall` and `admit` of S3Fifo. */
-static int enqueue(Runner *r, PyObject *line, PyObject *item, int full, Py_ssize_t size) {
-    PyObject *filling = get(r->policy, &r->filling), *left = get(r->policy, &r->left), *place = NULL;
-    int done = filling && left && PyDict_Check(left) ? DONE : ERROR, first = filling == Py_True, main = 0;
-    if (done == DONE && !first && (main = recall(r, line)) < 0) done = ERROR;
+/* Forgets the place of a removed item, which has been taken from its queue. */
+static int give_up(Runner *r, PyObject *line) {
+    PyObject *left = get(r->policy, &r->left);
+    int done = left && !PyObject_DelItem(left, line) ? change(r, N__left_bytes, -left_by(line)) : ERROR;
+    Py_XDECREF(left);
+    return done;
+}
+
+/* The oldest line of a queue, taken from it: ABSENT if there is none; see `Fifo.pop`. */
+static int pop(Runner *r, const Field *queue, PyObject **line) {
+    PyObject *fifo = get(r->policy, queue);
+    const Field *parts[] = {&r->oldest, &r->older, &r->newest};
+    int done = fifo ? ABSENT : ERROR;
+    for (int i = 0; i < 3 && done == ABSENT; i++) {
+        PyObject *part = get(fifo, parts[i]);
+        Py_ssize_t size = part ? PyObject_Size(part) : -1;
+        if (size < 0) done = ERROR;
+        else if (size) done = (*line = PyObject_CallMethodNoArgs(part, r->popleft)) ? DONE : ERROR;
+        Py_XDECREF(part);
+    }
+    Py_XDECREF(fifo);
+    if (done == DONE && !PyBytes_CheckExact(*line)) {
+        PyErr_SetString(PyExc_TypeError, "the queues have other keys");
+        Py_DECREF(*line);
+        done = ERROR;
+    }
+    return done;
+}
+
+/* Takes the oldest line from a queue, and finds its item: NULL if that was removed, and its place is given up.
+ABSENT if there is none. */
+static int pop_item(Runner *r, const Field *queue, PyObject **line, PyObject **item) {
+    int done = pop(r, queue, line);
+    if (done != DONE) return done;
+    *item = PyDict_GetItemWithError(dict_of(r, *line), *line);
+    if (!*item && (PyErr_Occurred() || give_up(r, *line) < 0)) done = ERROR;
+    else if (*item && !PyObject_TypeCheck(*item, (PyTypeObject *)r->item_type)) {
+        PyErr_SetString(PyExc_TypeError, "the table has other items");
+        done = ERROR;
+    }
+    if (done < 0) Py_DECREF(*line);
+    return done;
+}
+
+/* The bytes of an item, and its state; see `weigh`. */
+static int weigh(Runner *r, PyObject *line, PyObject *item, Py_ssize_t *size, long long *state) {
+    PyObject *wire = get(item, &r->wire), *expires = NULL, *extra = NULL;
+    int done = wire && PyBytes_Check(wire) ? DONE : ERROR;
+    *state = number_of(get(item, &r->state));
+    if (*state == -1 && PyErr_Occurred()) done = ERROR;
+    if (done == DONE) *size = PLAIN_SIZE + allocated(PyBytes_GET_SIZE(wire)) + allocated(PyBytes_GET_SIZE(line));
+    if (done == DONE && *state & FULL) {
+        int mortal, more;
+        if (!PyObject_TypeCheck(item, (PyTypeObject *)r->full_type)
+            || !(expires = get(item, &r->expires)) || (mortal = PyObject_IsTrue(expires)) < 0
+            || !(extra = get(item, &r->extra)) || (more = PyObject_IsTrue(extra)) < 0) done = ERROR;
+        else *size += FULL_MORE + (mortal ? NUMBER_SIZE : 0)
+                      + (!more ? 0 : PyLong_Check(extra) ? NUMBER_SIZE : NUMBER_SIZE + META_FLAGS_SIZE);
+    }
+    Py_XDECREF(wire);
+    Py_XDECREF(expires);
+    Py_XDECREF(extra);
+    if (done < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "the table has other items");
+    return done;
+}
+
+/* Notes that an item is evicted. */
+static int choose(Runner *r, PyObject *line, PyObject *item, Py_ssize_t size, long long state) {
+    if (r->gone_count == r->gone_room) {
+        Py_ssize_t room = r->gone_room ? 2 * r->gone_room : 32;
+        Gone *larger = PyMem_Realloc(r->gone, room * sizeof *larger);
+        if (!larger) return PyErr_NoMemory(), ERROR;
+        r->gone = larger;
+        r->gone_room = room;
+    }
+    r->gone[r->gone_count++] = (Gone){Py_NewRef(line), Py_NewRef(item), size, state};
+    return DONE;
+}
+
+/* Spares an item, which gets this state and goes to the end of the main queue. */
+static int spare(Runner *r, PyObject *line, PyObject *item, long long state) {
+    int done = put_new(item, &r->state, PyObject_CallFunction(r->shared, "L", state));
+    return done < 0 ? ERROR : push(r, &r->main_queue, line);
+}
+
+/* See `S3Fifo._evict_small`. `size` is what has to be freed, and then what has been. */
+static int evict_small(Runner *r, long long *size, long long *chances) {
+    long long freed = 0, moved = 0, state;
+    int done = DONE;
+    while (done == DONE && freed < *size && *chances) {
+        PyObject *line, *item;
+        Py_ssize_t weight;
+        if ((done = pop_item(r, &r->small_queue, &line, &item)) != DONE) break;
+        if (item) {
+            done = weigh(r, line, item, &weight, &state);
+            if (done == DONE && (state & FREQUENCY) < TO_MAIN) {
+                done = remember(r, line);
+                if (done == DONE) done = choose(r, line, item, weight, state);
+                freed += weight;
+                if (done == DONE && r->now_is[N__main_bytes] + moved > r->now_is[N__main_limit]) done = ABSENT;
+            } else if (done == DONE) {
+                *chances -= 1;
+                moved += weight;
+                done = spare(r, line, item, (state & ~FREQUENCY) | MAIN);
+            }
+        }
+        Py_DECREF(line);
+    }
+    *size = freed;
+    if (done < 0 || change(r, N__small_bytes, -freed - moved) < 0) return ERROR;
+    return change(r, N__main_bytes, moved);
+}
+
+/* See `S3Fifo._evict_main`: evicts one item. `freed` is its size, or 0. */
+static int evict_main(Runner *r, long long *freed, long long *chances) {
+    long long left = *chances, state;
+    int done = DONE;
+    *freed = 0;
+    while (done == DONE && !*freed) {
+        PyObject *line, *item;
+        Py_ssize_t weight;
+        if ((done = pop_item(r, &r->main_queue, &line, &item)) != DONE) break;
+        if (item) {
+            done = weigh(r, line, item, &weight, &state);
+            if (done == DONE && state & FREQUENCY && left) {
+                left--;
+                done = spare(r, line, item, state - 1);
+            } else if (done == DONE && (done = choose(r, line, item, weight, state)) == DONE) {
+                *chances = left;
+                *freed = weight;
+                done = change(r, N__main_bytes, -weight);
+            }
+        }
+        Py_DECREF(line);
+    }
+    return done < 0 ? ERROR : DONE;
+}
+
+/* Chooses items that take `size` bytes together; see `S3Fifo.evict`. */
+static int choose_all(Runner *r, long long size) {
+    if (learn(r, N__small_bytes) < 0 || learn(r, N__main_bytes) < 0 || learn(r, N__main_limit) < 0
+        || learn(r, N__patience) < 0) return ERROR;
+    long long chances = r->now_is[N__patience], all = size;
+    while (all > 0) {
+        int main_first = !r->now_is[N__small_bytes] || r->now_is[N__main_bytes] > r->now_is[N__main_limit];
+        long long freed = 0;
+        for (int turn = 0; !freed && turn < (main_first ? 3 : 2); turn++) {
+            if ((turn & 1) == main_first) {
+                freed = all;
+                if (evict_small(r, &freed, &chances) < 0) return ERROR;
+            } else if (evict_main(r, &freed, &chances) < 0) return ERROR;
+        }
+        if (!freed) {
+            Py_ssize_t places = chances ? 0 : PyObject_Size(r->policy);
+            if (places <= 0) return places < 0 ? ERROR : DONE;
+            chances = r->now_is[N__patience];
+        }
+        all -= freed;
+    }
+    return DONE;
+}
+
+static void forget_gone(Runner *r) {
+    while (r->gone_count) {
+        Gone *one = &r->gone[--r->gone_count];
+        Py_DECREF(one->line);
+        Py_DECREF(one->item);
+    }
+}
+
+/* The bytes that memcached would count for an item; see `SizeClasses.of_item`. */
+static int total_of(Runner *r, const Gone *one, long long *total) {
+    PyObject *wire = get(one->item, &r->wire);
+    if (!wire) return ERROR;
+    const char *at = PyBytes_AS_STRING(wire), *space = at + PyBytes_GET_SIZE(one->line), *line_end = NULL;
+    Py_ssize_t size = PyBytes_GET_SIZE(wire);  /* of a line, its key and 6 bytes; a reply has 6 bytes before its key */
+    if (size > 6) line_end = memchr(at, '\n', size);
+    if (line_end) {
+        if (one->state & FULL || space + 3 > at + size || memcmp(space, " 0 ", 3)) space = memchr(at + 6, ' ', line_end - at - 6);
+        if (!space) line_end = NULL;
+        else *total = (memcmp(space, " 0 ", 3) ? r->beside_flags : r->beside) + PyBytes_GET_SIZE(one->line) - 6
+                      + (at + size - line_end) - 1 - AFTER_VALUE;
+    }
+    Py_DECREF(wire);
+    if (!line_end) PyErr_SetString(PyExc_ValueError, "an item has another form");
+    return line_end ? DONE : ERROR;
+}
+
+/* Counts an evicted item that has no expiry; see `Engine.count_evictions`. */
+static int count_eviction(Runner *r, const Gone *one, PyObject *evictions, long long second) {
+    long long total;
+    if (total_of(r, one, &total) < 0) return ERROR;
+    Py_ssize_t below = 0, above = PyList_GET_SIZE(r->chunk_sizes) - 1;
+    while (below < above) {
+        Py_ssize_t middle = (below + above) / 2;
+        if (PyLong_AsLongLong(PyList_GET_ITEM(r->chunk_sizes, middle)) < total) below = middle + 1;
+        else above = middle;
+    }
+    if (PyErr_Occurred()) return ERROR;
+    PyObject *counts = Py_XNewRef(below + 1 < PyList_GET_SIZE(evictions) ? PyList_GET_ITEM(evictions, below + 1) : NULL);
+    if (!counts) return PyErr_SetString(PyExc_IndexError, "a class has no counts"), ERROR;
+    int done = add_to(counts, &r->evicted, 1);
+    COUNT(r, evictions);
+    if (!(one->state & FETCHED)) {
+        COUNT(r, evicted_unfetched);
+        if (done == DONE) done = add_to(counts, &r->evicted_unfetched, 1);
+    }
+    if (done == DONE) done = put_new(counts, &r->evicted_time, PyLong_FromLongLong(second - (one->state >> STATE_BITS)));
+    Py_DECREF(counts);
+    return done;
+}
+
+/* Has evicted items counted, and shown to whoever watches, as `Policy.evict` returns them. */
+static int tell_of(PyObject *on_evict, const Gone *gone, Py_ssize_t count) {
+    PyObject *list = PyList_New(count), *none = NULL;
+    int done = list ? DONE : ERROR;
+    for (Py_ssize_t i = 0; done == DONE && i < count; i++) {
+        PyObject *one = Py_BuildValue("OOn", gone[i].line, gone[i].item, gone[i].size);
+        if (one) PyList_SET_ITEM(list, i, one);
+        else done = ERROR;
+    }
+    if (done == DONE && !(none = PyObject_CallOneArg(on_evict, list))) done = ERROR;
+    Py_XDECREF(none);
+    Py_XDECREF(list);
+    return done;
+}
+
+/* Counts what has been evicted. The twin takes items with an expiry, and all of them if somebody watches. */
+static int tell(Runner *r) {
+    PyObject *on_evict = get(r->table, &r->on_evict), *observer = get(r->engine, &r->observer);
+    PyObject *evictions = get(r->sizes, &r->evictions);
+    int usual = on_evict && observer && evictions ? PyObject_RichCompareBool(on_evict, r->count_evictions, Py_EQ) : ERROR;
+    long long second = number_of(get(r->clock, &r->second)) - r->epoch;
+    int done = usual < 0 || PyErr_Occurred() ? ERROR : DONE;
+    if (done == DONE && (!usual || observer != Py_None || !PyList_Check(evictions)))
+        done = tell_of(on_evict, r->gone, r->gone_count);
+    else for (Py_ssize_t i = 0; done == DONE && i < r->gone_count; i++) {
+        PyObject *expires = r->gone[i].state & FULL ? get(r->gone[i].item, &r->expires) : Py_NewRef(Py_None);
+        int mortal = expires ? PyObject_IsTrue(expires) : ERROR;
+        Py_XDECREF(expires);
+        done = mortal < 0 ? ERROR : mortal ? tell_of(on_evict, r->gone + i, 1) : count_eviction(r, r->gone + i, evictions, second);
+    }
+    Py_XDECREF(on_evict);
+    Py_XDECREF(observer);
+    Py_XDECREF(evictions);
+    return done;
+}
+
+/* Evicts items until an item of `size` bytes has room, and some more; see `ItemTable._make_room`. */
+static int evict(Runner *r, Py_ssize_t size) {
+    if (learn(r, N__ahead) < 0) return ERROR;
+    long long used = r->now_is[N_used], until = r->now_is[N__room] - size - r->now_is[N__ahead];
+    if (until < used - 2 * size - EVICTED_EXTRA) until = used - 2 * size - EVICTED_EXTRA;
+    int done = choose_all(r, used - until);
+    for (Py_ssize_t i = 0; done == DONE && i < r->gone_count; i++) {
+        PyObject *line = r->gone[i].line;
+        if (change(r, N_used, -r->gone[i].size) < 0 || PyDict_DelItem(dict_of(r, line), line)) done = ERROR;
+    }
+    if (done == DONE) done = settle(r);
+    if (done == DONE) done = tell(r);
+    forget_gone(r);
+    return done == DONE ? follow(r) : done;
+}
+
+/* Puts an item of `size` bytes, whose line was absent, into a queue; see `admit` of S3Fifo. `main` is what `recall`
+returned, and `first` whether the table has never been full. */
+static int enqueue(Runner *r, PyObject *line, PyObject *item, int full, Py_ssize_t size, int first, int main) {
+    PyObject *left = get(r->policy, &r->left), *place = NULL;
+    int done = left && PyDict_Check(left) ? DONE : ERROR;
     if (done == DONE && PyDict_GET_SIZE(left) && !(place = PyDict_GetItemWithError(left, line)) && PyErr_Occurred()) done = ERROR;
     if (done == DONE && place) {  /* it gets the place back that it had */
         main = (int)(number_of(Py_NewRef(place)) & MAIN) != 0;
@@ -435,7 +758,6 @@ static int enqueue(Runner *r, PyObject *line, PyObject *item, int full, Py_ssize
     }
     if (done == DONE && main) done = put(item, &r->state, r->fresh[full ? 3 : 1]);
     if (done == DONE) done = change(r, main ? N__main_bytes : N__small_bytes, size);
-    Py_XDECREF(filling);
     Py_XDECREF(left);
     if (done < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "the policy is another one");
     return done;
@@ -455,15 +777,24 @@ static int insert(Runner *r, PyObject *wire, long long exptime, PyObject **store
         Py_ssize_t size = PLAIN_SIZE + allocated(PyBytes_GET_SIZE(wire)) + allocated(PyBytes_GET_SIZE(line));
         if (full) size += FULL_MORE + NUMBER_SIZE;
         PyObject *garbage = get(r->table, &r->garbage);
-        if (!garbage || learn(r, N_used) < 0 || learn(r, N__room) < 0 || learn(r, N__until_measured) < 0) done = ERROR;
-        else if (!PyList_Check(garbage) || PyList_GET_SIZE(garbage) || r->now_is[N_used] + size > r->now_is[N__room]
-                 || r->now_is[N__until_measured] <= size) done = STOP;
+        PyObject *filling = get(r->policy, &r->filling), *evicts = NULL;
+        int first = filling == Py_True, main = 0, over = 0;
+        if (!garbage || !filling || learn(r, N_used) < 0 || learn(r, N__room) < 0 || learn(r, N__until_measured) < 0) done = ERROR;
+        else if (!PyList_Check(garbage) || PyList_GET_SIZE(garbage) || r->now_is[N__until_measured] <= size) done = STOP;
+        else if ((over = r->now_is[N_used] + size > r->now_is[N__room])) {
+            if (!(evicts = get(r->table, &r->evicts))) done = ERROR;
+            else if (evicts != Py_True || first || size > LARGE || size > r->now_is[N__room]) done = STOP;
+        }
         Py_XDECREF(garbage);
+        Py_XDECREF(filling);
+        Py_XDECREF(evicts);
+        if (done == DONE && !first && (main = recall(r, line)) < 0) done = ERROR;
+        if (done == DONE && over) done = evict(r, size);
         if (done == DONE && !(item = new_item(r, full, wire, r->fresh[full ? 2 : 0], expires))) done = ERROR;
         if (done == DONE && PyDict_SetItem(dict_of(r, line), line, item)) done = ERROR;
         if (done == DONE) done = change(r, N_used, size);
         if (done == DONE) done = change(r, N__until_measured, -size);
-        if (done == DONE) done = enqueue(r, line, item, full, size);
+        if (done == DONE) done = enqueue(r, line, item, full, size, first, main);
     }
     Py_XDECREF(wire);
     Py_XDECREF(item);
@@ -1393,12 +1724,12 @@ static PyObject *Runner_binary(Runner *r, PyObject *const *args, Py_ssize_t coun
 
 static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"engine", "item", "full_item", "table", "policy", "shared", "text_twin", "binary_twin", "replies",
-                            "at_most", NULL};
-    PyObject *engine, *item, *full, *table_type, *policy_type, *shared, *text, *binary, *replies;
+                            "at_most", "counts", "epoch", NULL};
+    PyObject *engine, *item, *full, *table_type, *policy_type, *shared, *text, *binary, *replies, *counts;
     if (r->engine) return PyErr_Format(PyExc_TypeError, "a runner is made once"), -1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!O!O!OOOO!n:Runner", names, &engine, &PyType_Type, &item, &PyType_Type, &full,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!O!O!OOOO!nO!L:Runner", names, &engine, &PyType_Type, &item, &PyType_Type, &full,
                                      &PyType_Type, &table_type, &PyType_Type, &policy_type, &shared, &text, &binary,
-                                     &PyList_Type, &replies, &r->at_most)) return -1;
+                                     &PyList_Type, &replies, &r->at_most, &PyType_Type, &counts, &r->epoch)) return -1;
     r->table_type = Py_NewRef(table_type);
     r->policy_type = Py_NewRef(policy_type);
     r->shared = Py_NewRef(shared);
@@ -1412,12 +1743,21 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     r->table = PyObject_GetAttrString(engine, "items");
     r->counters = PyObject_GetAttrString(engine, "counters");
     r->clock = PyObject_GetAttrString(engine, "clock");
+    r->count_evictions = PyObject_GetAttrString(engine, "count_evictions");
+    r->sizes = PyObject_GetAttrString(engine, "sizes");
+    if (r->sizes && (r->chunk_sizes = PyObject_GetAttrString(r->sizes, "chunk_sizes"))) {
+        r->beside = number_of(PyObject_GetAttrString(r->sizes, "_beside"));
+        r->beside_flags = number_of(PyObject_GetAttrString(r->sizes, "_beside_flags"));
+        if (!PyErr_Occurred() && !PyList_CheckExact(r->chunk_sizes)) PyErr_SetString(PyExc_TypeError, "the classes are another list");
+    }
+    if (PyErr_Occurred()) return -1;
     cas = PyObject_GetAttrString(engine, "cas_enabled");
     safe = PyObject_GetAttrString(engine, "safe_size");
     if (r->table) policy = PyObject_GetAttrString(r->table, "_policy");
     if (policy && (PyObject *)Py_TYPE(policy) == policy_type && (queue = PyObject_GetAttrString(policy, "_small")))
         ghost = PyObject_GetAttrString(policy, "ghost");
     r->zero = PyFloat_FromDouble(0);
+    r->popleft = PyUnicode_InternFromString("popleft");
     if (cas) r->cas = (char)PyObject_IsTrue(cas);
     if (safe) r->safe_size = PyLong_AsSsize_t(safe);
     struct { PyObject **list; const char *name; } states[] = {
@@ -1439,7 +1779,12 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
             {&r->version, (PyObject *)Py_TYPE(engine), "_version"}, {&r->fresh_now, (PyObject *)Py_TYPE(usage), "fresh"},
             {&r->garbage, tables, "_garbage"}, {&r->filling, kind, "_filling"}, {&r->left, kind, "_left"}, {&r->ghost, kind, "ghost"}, {&r->small_queue, kind, "_small"}, {&r->main_queue, kind, "_main"},
             {&r->ghost_table, ghosts, "_table"}, {&r->ghost_mask, ghosts, "_mask"}, {&r->ghost_depth, ghosts, "_depth"},
-            {&r->push, queues, "push"}};
+            {&r->ghost_next, ghosts, "_next"}, {&r->push, queues, "push"}, {&r->oldest, queues, "_passed"},
+            {&r->older, queues, "_ahead"}, {&r->newest, queues, "_new"}, {&r->evicts, tables, "_evict"},
+            {&r->on_evict, tables, "on_evict"}, {&r->observer, (PyObject *)Py_TYPE(engine), "observer"},
+            {&r->second, (PyObject *)Py_TYPE(r->clock), "second"}, {&r->evictions, (PyObject *)Py_TYPE(r->sizes), "evictions"},
+            {&r->evicted, counts, "evicted"}, {&r->evicted_time, counts, "evicted_time"},
+            {&r->evicted_unfetched, counts, "evicted_unfetched"}};
         int done = DONE;
         for (size_t i = 0; done == DONE && i < sizeof fields / sizeof *fields; i++)
             done = find_field(fields[i].field, fields[i].type, fields[i].name);
@@ -1457,7 +1802,7 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
 
 #define REFERENCES(X) X(engine) X(table) X(counters) X(clock) X(usage) X(item_type) X(full_type) X(table_type) X(policy_type) X(shared) X(read) X(used) X(fast_read) \
     X(fast_store) X(full_store) X(text_twin) X(binary_twin) X(replies) X(find) X(dicts) X(policy) X(line) X(whole) X(fresh[0]) X(fresh[1]) X(fresh[2]) \
-    X(fresh[3]) X(zero)
+    X(fresh[3]) X(zero) X(popleft) X(sizes) X(count_evictions) X(chunk_sizes)
 #define VISIT(name) Py_VISIT(r->name);
 #define CLEAR(name) Py_CLEAR(r->name);
 
@@ -1476,11 +1821,14 @@ static void Runner_dealloc(Runner *r) {
     Runner_clear(r);
     Field *fields[] = {&r->wire, &r->state, &r->expires, &r->extra, &r->until, &r->get_by_line, &r->flushed, &r->version,
                        &r->fresh_now, &r->garbage, &r->filling, &r->left, &r->ghost, &r->ghost_table, &r->ghost_mask,
-                       &r->ghost_depth, &r->small_queue, &r->main_queue, &r->push};
+                       &r->ghost_depth, &r->ghost_next, &r->small_queue, &r->main_queue, &r->push, &r->oldest, &r->older,
+                       &r->newest, &r->evicts, &r->on_evict, &r->observer, &r->second, &r->evictions, &r->evicted,
+                       &r->evicted_time, &r->evicted_unfetched};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) Py_CLEAR(fields[i]->name);
     for (int i = 0; i < COUNTED; i++) Py_CLEAR(r->counter[i].name);
     for (int i = 0; i < NUMBERS; i++) Py_CLEAR(r->number[i].name);
     PyMem_Free(r->reply);
+    PyMem_Free(r->gone);
     Py_TYPE(r)->tp_free(r);
 }
 

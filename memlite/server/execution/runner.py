@@ -9,9 +9,10 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 
 from memlite.core.build import extension
 from memlite.engine import MemoryEngine
+from memlite.engine.sizes import EvictionCounts
 from memlite.memory import FullItem, Item, ItemTable, Part
 from memlite.memory.eviction import S3Fifo
-from memlite.memory.item import shared
+from memlite.memory.item import EPOCH, shared
 from memlite.server.execution.dialects import BINARY, TEXT, Dialect
 from memlite.server.execution.short_commands import SHORTCUTS
 from memlite.server.execution.text_commands import TextCommands
@@ -21,7 +22,7 @@ __all__ = ["NATIVE", "Run", "Runner", "make_runner", "run_of"]
 Run: TypeAlias = Callable[..., bytes | None]
 """Carries out commands; see `Runner.text`."""
 
-_VERSION: Final = 3
+_VERSION: Final = 4
 """`_native.c` has the same."""
 
 NATIVE: Final[Any] = extension("memlite.server.execution._native", _VERSION)
@@ -101,6 +102,8 @@ def make_runner(engine: MemoryEngine, commands_per_read: int) -> Runner | None:
         _BinaryTwin(engine, replies),
         replies,
         commands_per_read,
+        EvictionCounts,
+        EPOCH,
     )
     return runner
 

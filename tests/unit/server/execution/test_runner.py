@@ -96,6 +96,106 @@ def test_what_the_table_notes_while_it_evicts(seed, full):
     assert counters.delete_hits > 100
 
 
+EVICTED = (
+    *[b"set %(k)b 0 0 %(s)d\r\n%(v)b\r\n"] * 6, b"set %(k)b %(f)d %(e)d %(s)d\r\n%(v)b\r\n",
+    *[b"get %(k)b\r\n"] * 3, b"get %(k)b\r\nget %(k)b\r\nget %(k)b\r\n", b"delete %(k)b\r\n",
+    b"ms %(k)b %(s)d T%(e)d F%(f)d\r\n%(v)b\r\n", b"md %(k)b I\r\n", b"mg %(k)b v N30\r\n",
+    b"gets %(k)b\r\n", b"gat %(e)d %(k)b\r\n", b"add %(k)b 0 0 %(s)d\r\n%(v)b\r\n",
+)  # fmt: skip
+
+
+def evict(choice, keys, sizes):
+    size = choice.choice(sizes)
+    return choice.choice(EVICTED) % {
+        b"k": b"key%d" % choice.randrange(keys), b"f": choice.choice((0, 1, 2**32 - 1)),
+        b"e": choice.choice((0, 1, 2, 1000)), b"s": size, b"v": b"v" * size,
+    }  # fmt: skip
+
+
+class Watcher:
+    wants_commands = False
+
+    def __init__(self):
+        self.gone = []
+        self.fetched = self.stored = self.deleted = lambda *arguments: None
+
+    def evicted(self, key, item):
+        self.gone.append((key, item.wire, item.state))
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "sizes"), [(1, (10, 300, 3000)), (1, (9000, 40_000, 70_000)), (32, (60_000,))]
+)
+@pytest.mark.parametrize("watched", [False, True])
+def test_evicted_items_are_the_same_ones_and_are_counted_and_shown(megabytes, sizes, watched):
+    choice = random.Random(megabytes)
+    pair = clients(config=Config(memory_limit=megabytes))
+    watchers = [Watcher(), Watcher()]
+    keys = 3 * megabytes * 2**20 // (sum(sizes) // len(sizes))
+    size = sizes[-1]
+    for at in range(0, megabytes * 2**20, 10 * size):  # until it is full
+        fill = [
+            b"set fill%d 0 0 %d\r\n%b\r\n" % (number, size, b"v" * size)
+            for number in range(at, at + 10)
+        ]
+        compare(pair, b"".join(fill))
+    for turn in range(60):
+        data = b"".join([evict(choice, keys, sizes) for _ in range(choice.choice((1, 16, 40)))])
+        if watched and turn == 20:
+            for one, watcher in zip(pair, watchers, strict=True):
+                one.server.engine.observe(None, watcher)
+        first, second = [one.send(data) for one in pair]
+        assert first == second, data
+        compare(pair, choice.choice((b"mn\r\n", b"mn\r\n", b"TICK")))
+        counts = [one.server.engine.sizes.evictions for one in pair]
+        assert counts[0] == counts[1]
+        assert watchers[0].gone == watchers[1].gone
+        if turn == 40:
+            for one in pair:
+                one.server.engine.sizes.reset()
+    assert pair[0].server.counters.evictions > 20
+    assert bool(watchers[0].gone) is watched
+
+
+def test_evictions_need_no_python():
+    client = Client(shortcuts=True, config=SMALL)
+    stored = [b"set key%d 0 0 1000\r\n%b\r\n" % (n, b"v" * 1000) for n in range(2000)]
+    for at in range(0, 1000, 16):
+        client.send(b"".join(stored[at : at + 16]))
+    counters = client.server.counters
+    before = counters.evictions
+    assert before
+    table = client.server.engine.table
+    table._until_measured = 2**30
+    with patch.object(type(table), "put", side_effect=AssertionError):
+        for at in range(1008, 1056, 16):
+            client.send(b"".join(stored[at : at + 16]))
+    assert counters.evictions >= before + 40
+
+
+def test_a_table_that_evicts_loses_no_reference():
+    client = Client(shortcuts=True, config=SMALL)
+    choice = random.Random(5)
+
+    def rounds(number):
+        for _ in range(number):
+            size = choice.choice((100, 900))
+            commands = [
+                b"set key%d 0 %d %d\r\n%b\r\nget key%d\r\n"
+                % (choice.randrange(4000), choice.choice((0, 0, 9)), size, b"v" * size, key)
+                for key in range(15)
+            ]
+            client.send(b"".join(commands))
+
+    rounds(1200)
+    table = client.server.engine.table
+    objects = [sys.getallocatedblocks() - 4 * len(table)]
+    assert client.server.counters.evictions
+    rounds(1200)
+    objects.append(sys.getallocatedblocks() - 4 * len(table))
+    assert objects[1] - objects[0] < 3000
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_what_the_table_notes_of_binary_commands(seed):
     choice = random.Random(seed)
