@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from memlite.cluster.hot_keys import HotKey
+from memlite.cluster.membership.lease import LONGEST_DEADLINE
 from memlite.cluster.node_access import add_node_access
 from memlite.cluster.options import ClusterParser, add_topology_options, refuse_hash, topology_of
 from memlite.cluster.topology import ON_RETURN, Topology, check_replicas
@@ -86,6 +87,11 @@ def read_options(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> P
         refuse_hash(parser, parsed)
         if parsed.on_return is not None:
             parser.error("--on-return is for --nodes; members of a cluster empty themselves")
+        if parsed.deadline > LONGEST_DEADLINE:
+            parser.error(
+                f"--deadline {parsed.deadline:g} is too long with --cluster: at most"
+                f" {LONGEST_DEADLINE:g} seconds, as moves of keys wait for three deadlines"
+            )
     settings = _settings(others)
     exports = settings.config.otlp is not None
     sample = _sample(parser, parsed, exports=exports)
@@ -112,7 +118,8 @@ def command_line() -> argparse.ArgumentParser:
         type=_seconds,
         default=_DEADLINE,
         metavar="SECONDS",
-        help="within which a node must answer, or it is taken for down (default: %(default)g)",
+        help="within which a node must answer, or it is taken for down (default: %(default)g; with"
+        f" --cluster at most {LONGEST_DEADLINE:g})",
     )
     parser.add_argument(
         "--on-return",

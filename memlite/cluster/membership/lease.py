@@ -6,7 +6,15 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["EVERYBODY_KNOWS", "LEASE", "MARGIN", "READING", "RENEWAL", "Lease"]
+__all__ = [
+    "EVERYBODY_KNOWS",
+    "LEASE",
+    "LONGEST_DEADLINE",
+    "MARGIN",
+    "READING",
+    "RENEWAL",
+    "Lease",
+]
 
 # Tests make everything shorter in all processes at once; it cannot be configured otherwise, as all
 # have to agree.
@@ -24,6 +32,10 @@ READING: Final = LEASE / 15
 
 EVERYBODY_KNOWS: Final = LEASE + MARGIN
 """Seconds after which a change of the cluster is known to each proxy that forwards requests."""
+
+LONGEST_DEADLINE: Final = 3.0
+"""Seconds within which nodes must answer a proxy: a change takes three steps of so long, and
+whoever moves keys waits for those that began before."""
 
 
 class Lease:

@@ -34,7 +34,7 @@ _BATCH_SECONDS: Final = 0.1  # of items at the rate that is wanted
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 # After so many passes over a node in which nothing but errors came, it is given up.
 _MOST_IN_VAIN: Final = 5
-# Three deadlines of proxies, of at most 3 seconds each.
+# Three deadlines of proxies, of at most `LONGEST_DEADLINE` each.
 _CHANGES_ARE_OVER: Final = LEASE * 2 / 3
 _AFTER_CHANGES: Final = (Phase.GATHER, Phase.PREPARE, Phase.SPREAD)
 _LATER: Final = "the same command goes on with it, as does memlite cluster resume"

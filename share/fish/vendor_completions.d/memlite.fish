@@ -484,7 +484,7 @@ complete -c memlite -n '__memlite_at "proxy"' -l write -x -a 'all majority prima
 complete -c memlite -n '__memlite_at "proxy"' -l read -x -a 'any primary' -d 'with --replicas: which nodes answer reads (default: any)'
 complete -c memlite -n '__memlite_at "proxy"' -l multi-gets -x -a 'sharded whole' -d 'if each node has all keys by --replicas: whether a get of several keys is split, or sent to one node as a whole (default: sharded)'
 complete -c memlite -n '__memlite_at "proxy"' -l hot-key -x -d 'with --nodes: a key whose reads are spread over all nodes; may be repeated'
-complete -c memlite -n '__memlite_at "proxy"' -l deadline -x -d 'within which a node must answer, or it is taken for down (default: 1)'
+complete -c memlite -n '__memlite_at "proxy"' -l deadline -x -d 'within which a node must answer, or it is taken for down (default: 1; with --cluster at most 3)'
 complete -c memlite -n '__memlite_at "proxy"' -l on-return -x -a 'flush keep' -d 'what to do with a node that may have missed changes, before it is used again; with --nodes (default: flush)'
 complete -c memlite -n '__memlite_at "proxy"' -l strict -d 'fail a get of several keys if a node fails (default: its keys are misses)'
 complete -c memlite -n '__memlite_at "proxy"' -l in-flight -x -d 'send the nodes at most N requests at a time; others wait in one queue, and fail after --deadline (default: no limit)'

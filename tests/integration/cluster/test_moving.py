@@ -111,7 +111,7 @@ def test_nodes_with_passwords_and_tls(here: Cluster, tmp_path: Path) -> None:
     )
     added = here.run("add", a, *access)
     assert added.returncode == 0, added.stderr
-    with here.proxy(*access, "--deadline", "30").connect() as wire:
+    with here.proxy(*access, "--deadline", "3").connect() as wire:
         for key in KEYS:
             assert wire.ask(b"set %b 0 0 1\r\nx\r\n" % key) == b"STORED\r\n"
         for options, reason in (

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import memlite.testing
+from memlite.proxy.options import command_line, read_options
 from tests.support.packets import NOOP
 from tests.support.program import run_forked as run
 from tests.support.proxies import node_stat, proxy
@@ -92,3 +93,13 @@ def test_others_are_refused_in_one_line(arguments: list[str], message: str) -> N
     (line,) = ended.stderr.splitlines()
     assert line.startswith("memlite: proxy: ")
     assert message in line
+
+
+def test_a_long_deadline_is_refused_with_a_cluster_and_not_with_nodes() -> None:
+    cluster = ("--cluster", "memcached://127.0.0.1:1/c")
+    ended = run("proxy", *cluster, "--deadline", "3.1")
+    assert ended.returncode == 64
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("memlite: proxy: --deadline 3.1 is too long with --cluster: at most 3 s")
+    for arguments in ((*cluster, "--deadline=3"), ("--nodes", "127.0.0.1:1", "--deadline=3.1")):
+        read_options(command_line(), arguments)
