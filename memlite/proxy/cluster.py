@@ -14,6 +14,7 @@ from memlite.cluster.topology import Topology
 from memlite.core.logs import failure
 from memlite.proxy.again import Target, send_again
 from memlite.proxy.changes import Changes
+from memlite.proxy.ending import Ending
 from memlite.proxy.everyone import Everyone
 from memlite.proxy.gutter import Gutter
 from memlite.proxy.handover import Handover
@@ -104,7 +105,7 @@ class Cluster:
             max(30, math.ceil(10 * access.deadline)), over_after=3 * access.deadline
         )
         self.moving: Moving | None = None
-        self._ending: Moving | None = None  # is over, but may have requests in progress
+        self._ending = Ending(self.node_of, self._forget_all, self.deliver, self.replicated)
         self._moved = 0  # requests of moves that are over
         self._handover = Handover(scheduler, follows_within, self._forget_all, self.deliver)
         self.by_line: dict[bytes, Node | ReplicaSet] = {}
@@ -220,12 +221,12 @@ class Cluster:
 
         Nothing that is in time takes longer than three deadlines.
         """
-        keys, ending = set(self.replicated.busy), self._ending
+        keys = set(self.replicated.busy)
         until = time.monotonic() + 3 * self._access.deadline
 
         def retire_if_unused() -> None:
             keys.intersection_update(self.replicated.busy)
-            used = keys or (ending is not None and not ending.idle)
+            used = keys or self._ending.active
             if used and time.monotonic() < until:
                 self.call_shortly(retire_if_unused)
                 return
@@ -334,7 +335,8 @@ class Cluster:
             return
         if moving is not None:
             self._moved += moving.requests
-            self._ending, self.moving = moving, None
+            self.moving = None
+            self._ending.begin(moving)
             _log.info("no keys move between nodes any more")
         if topology.move is None:
             return
@@ -375,8 +377,10 @@ class Cluster:
         """What to send a request for all nodes to."""
         if self._refusing is not None:
             return [self._refusing]
+        # As one request: there may be other nodes when it is carried out.
+        if self._ending.active:
+            return [self._ending.everyone(lambda: Everyone(self.targets))]
         if self._handover.anything_waits:
-            # As one request: there may be other nodes when it is carried out.
             return [self._handover.target(None, lambda: Everyone(self.targets))]
         return self._every_target
 
@@ -394,7 +398,7 @@ class Cluster:
         if node is None:
             if self._refusing is not None:
                 return self._refusing
-            if self.moving is not None or self._ending is not None:
+            if self.moving is not None or self._ending.active:
                 target = self._moving_target(key)
                 if target is not None:
                     return target  # it is not remembered, so that gets do not pass it by
@@ -413,7 +417,7 @@ class Cluster:
         node = self.known_nodes.get(key)
         if node is None:
             odd = b"\0" in key or self._refusing is not None or self._handover.active
-            if odd or self.moving is not None or self._ending is not None:
+            if odd or self.moving is not None or self._ending.active:
                 return self.node_of_word(key)
             node = self._found(key)
         self.remember(line, node)
@@ -439,13 +443,10 @@ class Cluster:
 
     def _moving_target(self, key: bytes) -> "Target | None":
         """Return what has a key that moves, or did until now; None for a key that stays."""
-        if self._ending is not None:
-            # A request for the key must not overtake an earlier one.
-            target = self._ending.ending(key)
+        if self._ending.active:
+            target = self._ending.target(key)
             if target is not None:
                 return target
-            if self._ending.idle:
-                self._ending = None
         return None if self.moving is None else self.moving.target(key)
 
     def node_of_word(self, key: bytes) -> "Target":

@@ -95,9 +95,9 @@ class Moving:
         return sum(pair.requests for pair in self._pairs.values())
 
     @property
-    def idle(self) -> bool:
-        """Whether no request is in progress."""
-        return all(pair.idle for pair in self._pairs.values())
+    def flushes(self) -> bool:
+        """Whether requests wait for a flush, and not for a change that came before it."""
+        return self.flushing.in_progress and not self._changes.resuming
 
     def goes_on_as(self, topology: Topology) -> bool:
         """Go on in the phase of a topology, if that is of the same move; return whether it is."""
@@ -119,7 +119,7 @@ class Moving:
     def target(self, key: bytes) -> Pair | Behind | ReplicaSet | None:
         """Return what requests for a key are sent to; None for the node that it has anyway."""
         target = self._with_copies(key, self._target(key))
-        if self.flushing.in_progress and not self._changes.resuming:
+        if self.flushes:
             return self.flushing.behind(target)
         return None if isinstance(target, Node) else target
 
@@ -164,13 +164,14 @@ class Moving:
             self._pairs[source, destination] = pair
         return pair
 
-    def ending(self, key: bytes) -> Pair | ReplicaSet | None:
-        """Return what still has requests for a key, once the move is over."""
-        target = self._target(key)
-        if not isinstance(target, Pair) or not target.uses(key):
-            return None
-        found = self._with_copies(key, target)
-        return None if isinstance(found, Node) else found
+    def uses(self, key: bytes) -> bool:
+        """Return whether a request for a key is in progress."""
+        return any(pair.uses(key) for pair in self._pairs.values())
+
+    def ends(self) -> list[asyncio.Future[None]]:
+        """Return what is done when all that is in progress is over, a flush included."""
+        over = self.flushing.over
+        return self._in_progress() + ([] if over is None else [over])
 
 
 def _move_of(topology: Topology) -> Move:

@@ -33,6 +33,11 @@ class MovingFlush:
         valid: returns whether these are still the nodes.
         find: returns what has a key when a request has waited.
         changes: those in progress of keys that have copies; None if none has.
+
+    Attributes:
+        find: as above.
+        in_progress: whether requests wait.
+        over: is done when none does any more; None for no flush.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class MovingFlush:
         self._waiting: deque[Callable[[], None]] = deque()
         self._behind: dict[Target, Behind] = {}
         self.in_progress = False
+        self.over: asyncio.Future[None] | None = None
 
     def behind(self, target: Target) -> "Behind":
         """Return what sends requests to a target once the flush is over."""
@@ -79,6 +85,8 @@ class MovingFlush:
             receiver.fail(_DELAYED)
             return
         self.in_progress = True
+        if self.over is None:
+            self.over = self._scheduler.loop.create_future()
         self._begun()
         self._scheduler.spawn(self._flush(request, receiver, self._ended()))
 
@@ -104,6 +112,9 @@ class MovingFlush:
             changes.flushed()
         while self._waiting and not self.in_progress:
             self._waiting.popleft()()
+        if not self.in_progress and self.over is not None:
+            self.over.set_result(None)
+            self.over = None
         self._delivered()
 
     async def _until_unchanged(self, changes: Changes) -> None:

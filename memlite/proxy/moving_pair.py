@@ -127,11 +127,6 @@ class Pair:
             needed = [self._destination]
         return next((node.refusal for node in needed if node.down), b"")
 
-    @property
-    def idle(self) -> bool:
-        """Whether no request is in progress."""
-        return not self._ends
-
     def in_progress(self) -> list[asyncio.Future[None]]:
         """Return what is done when the requests in progress are answered."""
         return list(self._ends)

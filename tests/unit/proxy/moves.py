@@ -83,6 +83,22 @@ class Scene:
                 receiver.answer(item or _reply(request))
             await asyncio.sleep(0)
 
+    async def run_until_asked(self) -> None:
+        """Have the proxy do what it can, with its first questions answered, up to the next one.
+
+        A pair of nodes asks both what they can do before it asks for an item.
+        """
+        while not any(request.startswith(b"mg ") for _, request, _ in self.waiting):
+            if self.waiting:
+                _, request, receiver = self.waiting.popleft()
+                receiver.answer(_reply(request))
+            await asyncio.sleep(0)
+
+    async def turn(self) -> None:
+        """Have the proxy do what it can."""
+        for _ in range(10):
+            await asyncio.sleep(0)
+
     def holders(self, key: bytes) -> set[str]:
         """Return where copies of a key were held."""
         return {name for name, request in self.sent if request.startswith(b"ms %b " % key)}

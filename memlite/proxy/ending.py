@@ -1,0 +1,128 @@
+"""Moves of keys between nodes that are over, while requests from before are still in progress."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from memlite.proxy.again import Target
+from memlite.proxy.changes import Changes
+from memlite.proxy.moving import Moving
+from memlite.proxy.moving_flush import Behind
+from memlite.proxy.node import Receiver
+
+__all__ = ["Ending"]
+
+_MOST_WAITING: Final = 4096
+_MOST_BYTES: Final = 64 * 1024 * 1024
+_FULL: Final = b"SERVER_ERROR too many requests wait for keys that have moved\r\n"
+
+
+class Ending:
+    """Delays requests that would overtake earlier ones, which a move that is over still has.
+
+    No request is given to such a move any more, so that it is done within a few deadlines, however
+    busy a key is: after that, its requests would miss what other moves do, and copies on other
+    nodes. Those that have waited are sent in the order in which they came.
+
+    Args:
+        find: returns what has a key.
+        forget: forgets which nodes keys have, so that `target` is asked.
+        delivered: called after replies were handed out.
+        changes: the changes in progress of keys that have copies.
+
+    Attributes:
+        active: whether there is such a move.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[bytes], Target],
+        forget: Callable[[], None],
+        delivered: Callable[[], None],
+        changes: Changes,
+    ) -> None:
+        self.active = False
+        self._find = find
+        self._forget = forget
+        self._delivered = delivered
+        self._changes = changes
+        self._moves: list[Moving] = []
+        self._missing = 0  # ends of requests in progress
+        self._waiting: list[Callable[[], None]] = []
+        self._keys: set[bytes] = set()  # of what waits
+        self._all_wait = False  # for something that concerns all keys
+        self._bytes = 0
+
+    def begin(self, moving: Moving) -> None:
+        """Note that a move is over."""
+        ends = moving.ends()
+        if not ends:
+            return
+        self.active = True
+        self._moves.append(moving)
+        self._missing += len(ends)
+        for end in ends:
+            end.add_done_callback(self._ended)
+
+    def _ended(self, _end: "asyncio.Future[None]") -> None:
+        self._missing -= 1
+        if self._missing:
+            return
+        self.active = False
+        waiting, self._waiting = self._waiting, []
+        self._moves.clear()
+        self._keys.clear()
+        self._all_wait = False
+        self._bytes = 0
+        for carry_out in waiting:
+            carry_out()
+        self._delivered()
+
+    def target(self, key: bytes) -> Target | None:
+        """Return what requests for a key are sent to; None for what has it anyway."""
+        if self._changes.resuming:
+            return None  # it has waited for a change, and came before what waits here
+        waiting = _Waiting(self, key, partial(self._find, key))
+        for moving in self._moves:
+            if moving.flushes:
+                return Behind(moving.flushing, waiting)
+        known = self._all_wait or key in self._keys
+        return waiting if known or any(moving.uses(key) for moving in self._moves) else None
+
+    def everyone(self, find: Callable[[], Target]) -> Target:
+        """Return what a request for all nodes is sent to; `find` is called when it has waited."""
+        return _Waiting(self, None, find)
+
+    def send(
+        self, key: bytes | None, find: Callable[[], Target], request: bytes, receiver: Receiver
+    ) -> None:
+        """Have a request wait, if there still is something to wait for."""
+        if not self.active:
+            find().send(request, receiver)
+            return
+        if len(self._waiting) >= _MOST_WAITING or self._bytes + len(request) > _MOST_BYTES:
+            receiver.fail(_FULL)
+            return
+        self._bytes += len(request)
+        if key is None:
+            self._all_wait = True
+            self._forget()
+        else:
+            self._keys.add(key)
+        self._waiting.append(lambda: find().send(request, receiver))
+
+
+class _Waiting:
+    """What requests are sent to that wait for a move's."""
+
+    __slots__ = ("_ending", "_find", "_key")
+
+    def __init__(self, ending: Ending, key: bytes | None, find: Callable[[], Target]) -> None:
+        self._ending = ending
+        self._key = key
+        self._find = find
+
+    def send(self, request: bytes, receiver: Receiver) -> None:
+        """Send a request; see `Node.send`."""
+        self._ending.send(self._key, self._find, request, receiver)
