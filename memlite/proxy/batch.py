@@ -108,6 +108,18 @@ class Batch(Request):
         self.waits = False
         return b"".join(ready)
 
+    @property
+    def held(self) -> int:
+        """The bytes of what has been answered and was not sent."""
+        waiting = sum([sum(map(len, part.replies[part.taken :])) for part in self._parts.values()])
+        return len(self.reply or b"") + waiting
+
+    def discard(self) -> None:
+        """Forget what has been answered."""
+        Request.discard(self)
+        for part in self._parts.values():
+            part.replies = [b""] * len(part.replies)
+
 
 class BatchPart:
     """Receives a node's replies.

@@ -157,6 +157,11 @@ class Cluster:
         self.replicated.reset()
 
     @property
+    def makes_wait(self) -> bool:
+        """Whether requests may wait for something else than the nodes."""
+        return self._handover.active or self._ending.active
+
+    @property
     def refusal(self) -> bytes | None:
         """The reply to every request while the nodes are not known, else None."""
         return None if self._refusing is None else self._refusing.error

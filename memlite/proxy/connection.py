@@ -51,7 +51,7 @@ class ProxyConnection(Connection):
         self._counters.bytes_written += len(reply)
         self._transport.write(reply)
         if not self.writable:
-            self._count_unread()
+            self.count_unread()
 
     def eof_received(self) -> bool:
         """Stay open while earlier commands have yet to be answered, and close after the last."""
@@ -62,15 +62,27 @@ class ProxyConnection(Connection):
         """Send replies that have become ready, and continue if there is room again."""
         Connection.settle(self)
         if not self.writable:
-            self._count_unread()
+            self.count_unread()
 
     def _continue(self) -> None:
         """Write what has waited, and serve the input that has."""
         Connection._continue(self)
         if not self.writable:
-            self._count_unread()
+            self.count_unread()
 
-    def _count_unread(self) -> None:
+    @property
+    def waiting(self) -> int:
+        """The bytes of replies that wait for an earlier one, which is not there yet."""
+        executor: Any = self.executor
+        return 0 if executor is None else int(executor.held)
+
+    @property
+    def held(self) -> int:
+        """The bytes of replies that wait, or that the peer has yet to read."""
+        return self.unread + self.waiting
+
+    def count_unread(self) -> None:
+        """Count what is held for the peer."""
         if not self._transport.is_closing():  # no more replies are written to one that is
             self._unread_replies.count(self)
 

@@ -95,12 +95,23 @@ class OrderedReplies:
             or sum(len(request.reply or b"") for request in queue) > _MOST_WAITING_BYTES
         )
 
+    @property
+    def held(self) -> int:
+        """The bytes of replies that wait for an earlier one."""
+        return sum([request.held for request in self._queue])
+
     def peer_has_read(self) -> None:
         """Do nothing: replies are few enough to wait, see `memlite.proxy.unread`."""
 
     def detach(self) -> None:
         """Disconnect from a lost connection; the nodes still answer."""
         self._client = None
+        self._discard()
+
+    def _discard(self) -> None:
+        """Forget replies that nobody takes: they may wait for an earlier one for long."""
+        for request in self._queue:
+            request.discard()
 
     def _begin(self, request: Request) -> None:
         if self._alone:
@@ -181,6 +192,8 @@ class OrderedReplies:
         self._out_of_queue()
         if self._client is not None:
             self._client.settle()
+        else:
+            self._discard()
 
     def _out_of_queue(self) -> None:
         queue, client = self._queue, self._client

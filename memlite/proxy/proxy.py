@@ -18,6 +18,7 @@ from memlite.proxy.admin import ProxyAdmin
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.connection import ProxyConnection
 from memlite.proxy.execution import ForwardingExecution
+from memlite.proxy.held import HeldReplies
 from memlite.proxy.node import Access
 from memlite.proxy.topology_file import TopologyFile
 from memlite.proxy.unread import UNREAD_LIMIT, UnreadReplies
@@ -330,7 +331,10 @@ class Proxy:
             self._http.service.stop()
 
     def _services_of(self, ticker: Ticker) -> list[Service]:
-        services: list[Service] = [_Ticking(ticker), self.cluster]
+        held = HeldReplies(
+            self.cluster, self._unread_replies, self._register.connections, self.scheduler
+        )
+        services: list[Service] = [_Ticking(ticker), self.cluster, held]
         if self._follower is not None:
             services.append(self._follower)
         if self._promoter is not None:

@@ -85,6 +85,16 @@ class Request:
         """Return the replies that can be sent before others are there; see `Batch`."""
         return b""
 
+    @property
+    def held(self) -> int:
+        """The bytes of what has been answered."""
+        return len(self.reply or b"")
+
+    def discard(self) -> None:
+        """Forget what has been answered."""
+        if self.reply:
+            self.reply = b""
+
 
 class Read(Request):
     """A request that changes nothing."""
@@ -206,6 +216,11 @@ class Whole(Request):
         if not self._missing:
             self.answer(self.combined())
 
+    @property
+    def held(self) -> int:
+        """The bytes of what has been answered."""
+        return len(self.reply or b"") + sum(map(len, self._replies))
+
     def combined(self) -> bytes:
         """Return the client's reply."""
         raise NotImplementedError
@@ -305,6 +320,20 @@ class MultiGet(Whole):
         self._missing -= 1
         if not self._missing:
             self.answer(self.combined())
+
+    @property
+    def held(self) -> int:
+        """The bytes of what has been answered."""
+        if self.reply is not None:
+            return len(self.reply)
+        found = sum([sum(map(len, items)) for items in self._items if items is not None])
+        return found + sum(map(len, self._replies))
+
+    def discard(self) -> None:
+        """Forget what has been answered: all keys that have been are misses."""
+        Request.discard(self)
+        self._replies = [replies.END] * len(self._replies)
+        self._items = [None] * len(self._items)
 
     @property
     def missing_keys(self) -> int:

@@ -1,4 +1,4 @@
-"""Bounds the replies that are held for clients that are slow to read them."""
+"""Bounds the replies that are held for clients, mostly for those that are slow to read them."""
 
 import logging
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _STEP: Final = 16
 
 class _Client(Protocol):
     @property
-    def unread(self) -> int: ...
+    def held(self) -> int: ...
 
     @property
     def number(self) -> int: ...
@@ -32,7 +32,8 @@ class UnreadReplies:
 
     A proxy does not send more requests for such a client, but it must take the replies to those
     that it has sent: they arrive on connections that all clients share. A client may have 64 of
-    them, each as large as a value may be.
+    them, each as large as a value may be. Replies that wait for an earlier one count as well; see
+    `memlite.proxy.held`.
 
     Args:
         most: bytes for all clients together. Beyond it, the client with the most is disconnected.
@@ -55,7 +56,7 @@ class UnreadReplies:
     def count(self, client: _Client) -> None:
         """Look at what is held for a client that is slow to read."""
         sizes = self._sizes
-        size = client.unread
+        size = client.held
         self.size += size - sizes.get(client, 0)
         sizes[client] = size
         if self.size > self._look_beyond:
@@ -67,7 +68,7 @@ class UnreadReplies:
         self._look_beyond = min(self._look_beyond, self._next_look())
 
     def _make_room(self) -> None:
-        sizes = self._sizes = {client: client.unread for client in self._sizes}
+        sizes = self._sizes = {client: client.held for client in self._sizes}
         self.size = sum(sizes.values())
         by_size: Callable[[_Client], int] = sizes.__getitem__
         while self.size > self._most:

@@ -159,6 +159,31 @@ def test_the_limit_holds_for_all_kinds_of_clients(kind: str, tmp_path: Path) -> 
         assert front.stats()["proxy_unread_disconnects"] == "1"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gets", "multi-gets", "in-flight"])
+def test_replies_behind_one_that_is_late_count_too(kind: str) -> None:
+    """One node is stopped, and others have answered what came after a request for it."""
+    size, most, clients = 1_000_000, 32 * 1024 * 1024, 4
+    options = ["--in-flight", "300"] if kind == "in-flight" else []
+    with started("--unread-limit", "32m", *options) as (nodes, front), front.connect() as wire:
+        stuck, large = keys_on_each(nodes)
+        assert wire.ask(b"set %b 0 0 %d\r\n%b\r\n" % (large, size, bytes(size))) == b"STORED\r\n"
+        if kind == "multi-gets":
+            request = b"get %b%b\r\n" % (stuck, b" %b" % large * 10) * 2
+        else:
+            request = b"get %b\r\n" % stuck + b"get %b\r\n" % large * 20
+        name = f"node:127.0.0.1:{nodes[1].port}:pending"
+        with contextlib.ExitStack() as stack:
+            nodes[0].pause()
+            stack.callback(nodes[0].process.send_signal, signal.SIGCONT)
+            for _ in range(clients):
+                stack.enter_context(front.connect()).send(request)
+            assert wait_until(lambda: wire.stats()["proxy_unread_disconnects"] != "0")
+            assert wait_until(lambda: wire.stats()[name] == "0")
+            assert wait_until(lambda: 0 < int(wire.stats()["proxy_unread_bytes"]) <= most)
+        assert wait_until(lambda: wire.stats()["proxy_unread_bytes"] == "0")
+
+
 def read_all(wire: Wire) -> int:
     """Return how many whole replies a client gets that reads at last."""
     with contextlib.suppress(AssertionError, BrokenPipeError, ConnectionResetError):

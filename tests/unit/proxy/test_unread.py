@@ -14,7 +14,7 @@ from memlite.server.connections.states import State
 
 class Client:
     def __init__(self) -> None:
-        self.unread = 0
+        self.held = 0
         self.number = 7
         self.aborted = False
 
@@ -26,7 +26,7 @@ def test_what_is_held_is_counted() -> None:
     replies = UnreadReplies(most=100, spared=8)
     one, other = Client(), Client()
     for client, size, total in ((one, 10, 10), (other, 50, 60), (one, 30, 80), (other, 20, 50)):
-        client.unread = size
+        client.held = size
         replies.count(client)
         assert replies.size == total
     replies.forget(one)
@@ -41,7 +41,7 @@ def test_the_client_with_the_most_is_disconnected(caplog: pytest.LogCaptureFixtu
     replies = UnreadReplies(most=100, spared=8)
     small, large, last = Client(), Client(), Client()
     for client, size in ((small, 20), (large, 80), (last, 5)):
-        client.unread = size
+        client.held = size
         replies.count(client)
     assert [client.aborted for client in (small, large, last)] == [False, True, False]
     assert (replies.size, replies.disconnected) == (25, 1)
@@ -52,10 +52,10 @@ def test_a_client_that_has_read_meanwhile_is_spared() -> None:
     replies = UnreadReplies(most=100, spared=8)
     reading, stuck = Client(), Client()
     for client, size in ((reading, 90), (stuck, 10)):
-        client.unread = size
+        client.held = size
         replies.count(client)
-    reading.unread = 40  # nothing was sent to it since
-    stuck.unread = 60
+    reading.held = 40  # nothing was sent to it since
+    stuck.held = 60
     replies.count(stuck)
     assert not reading.aborted
     assert not stuck.aborted
@@ -66,12 +66,12 @@ def test_clients_that_ask_for_one_value_at_a_time_are_spared() -> None:
     replies = UnreadReplies(most=100, spared=60)
     clients = [Client() for _ in range(20)]
     for number, client in enumerate(clients):
-        client.unread = 50
+        client.held = 50
         replies.count(client)
         assert replies.size == 50 * (number + 1)
     assert not any(client.aborted for client in clients)
     greedy = clients[7]
-    greedy.unread = 70
+    greedy.held = 70
     replies.count(greedy)
     assert greedy.aborted
     assert replies.disconnected == 1
@@ -81,7 +81,7 @@ def test_after_many_small_ones_the_limit_is_what_it_was() -> None:
     replies = UnreadReplies(most=100, spared=60)
     clients = [Client() for _ in range(20)]
     for client in clients:
-        client.unread = 50
+        client.held = 50
         replies.count(client)
     for client in clients:
         replies.forget(client)
@@ -89,7 +89,7 @@ def test_after_many_small_ones_the_limit_is_what_it_was() -> None:
     greedy = clients[0]
     for size in (70, 101):
         assert not greedy.aborted
-        greedy.unread = size
+        greedy.held = size
         replies.count(greedy)
     assert greedy.aborted
 

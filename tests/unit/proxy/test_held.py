@@ -1,0 +1,151 @@
+"""Replies that wait for an earlier one of the same client."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from memlite.config import Config
+from memlite.memory import Part
+from memlite.proxy.batch import Batch
+from memlite.proxy.cluster import Cluster
+from memlite.proxy.connection import ProxyConnection
+from memlite.proxy.held import HeldReplies
+from memlite.proxy.node import Access
+from memlite.proxy.ordering import ForwardingClient, OrderedReplies
+from memlite.proxy.proxy import Proxy
+from memlite.proxy.requests import Flush, MultiGet, Read, Request
+from memlite.proxy.unread import UnreadReplies
+from memlite.server.scheduler import Scheduler
+
+VALUE = b"VALUE k 0 9\r\n123456789\r\nEND\r\n"
+
+
+class Slow:
+    """A node that has answered some of its requests."""
+
+    requests = 0
+    pending = 0
+
+
+class Client:
+    """A connection."""
+
+    waiting = 0
+    unread = 0
+    counted = 0
+
+    @property
+    def held(self) -> int:
+        return self.waiting + self.unread
+
+    def count_unread(self) -> None:
+        self.counted += 1
+
+
+class Nodes:
+    """What a cluster says of its nodes."""
+
+    def __init__(self) -> None:
+        self.every_node = [Slow(), Slow()]
+        self.makes_wait = False
+
+
+def test_clients_are_looked_at_while_a_node_is_slow_and_once_more() -> None:
+    nodes, client, forgotten = Nodes(), Client(), list[object]()
+
+    class Unread:
+        forget = forgotten.append
+
+    held = HeldReplies(cast("Any", nodes), cast("Any", Unread()), [client], Scheduler())
+    client.waiting = 5
+    slow = nodes.every_node[1]
+    slow.requests, slow.pending = 3, 3
+    held.look()
+    assert not client.counted  # it may be answered in time
+    slow.requests = slow.pending = 4
+    held.look()
+    assert client.counted == 1
+    slow.pending = 0
+    client.unread = 7
+    client.waiting = 0
+    held.look()
+    assert client.counted == 2  # what it has yet to read still counts
+    assert not forgotten
+    held.look()
+    assert client.counted == 2
+    nodes.makes_wait, client.waiting = True, 1
+    held.look()
+    assert client.counted == 3
+    nodes.makes_wait, client.waiting, client.unread = False, 0, 0
+    held.look()
+    assert forgotten == [client]
+
+
+def executor_of(client: object | None = None) -> OrderedReplies:
+    out: list[Part] = []
+    cluster = cast("Cluster", type("Nodes", (), {"due": [], "merger": None})())
+    return OrderedReplies(cluster, cast("ForwardingClient", client), out)
+
+
+def test_what_is_held_of_each_kind_of_request_is_counted_and_forgotten_with_the_client() -> None:
+    executor = executor_of(object())
+    first, plain = Read(executor), Request(executor)
+    batch = Batch(executor, ["a", "b"])
+    of_a, _of_b = (batch.part(name, 1, reads=True) for name in "ab")
+    several = MultiGet(executor, {"a": [b"k"], "b": [b"l"]}, ["a", "b"], strict=False)
+    more = MultiGet(executor, {"a": [b"k"], "b": [b"l"]}, ["a", "b"], strict=False)
+    every = Flush(executor, 2)
+    executor._queue.extend([first, plain, batch, several, more, every])
+    empty = executor.held
+    batch.waits = True  # or it would ask for a timer
+    plain.answer(VALUE)
+    of_a.answer(VALUE)
+    several.take(0, VALUE, failed=False)
+    more.take_items(0, [VALUE])
+    every.take(0, b"OK\r\n", failed=False)
+    assert executor.held - empty == 4 * len(VALUE) + len(b"OK\r\n") - len(b"END\r\n")
+    executor.detach()
+    assert executor.held <= empty + len(b"OK\r\n")
+    of_b = Request(executor)
+    executor._queue.append(of_b)
+    of_b.answer(VALUE)
+    executor.deliver()
+    assert executor.held <= empty + len(b"OK\r\n")  # what comes later is not kept either
+
+
+def test_a_connection_holds_what_waits_too() -> None:
+    proxy = Proxy(Config(), None, [], access=Access(60))
+    unread = UnreadReplies(100, 0)
+    connection = ProxyConnection(proxy._services, unread)
+    assert (connection.waiting, connection.held) == (0, 0)
+    executor = cast("OrderedReplies", connection.executor)
+    first, second = Read(executor), Read(executor)
+    executor._queue.extend([first, second])
+    second.answer(VALUE)
+    assert (connection.waiting, connection.held) == (len(VALUE), len(VALUE))
+    connection.executor = cast("Any", None)  # the connection is lost
+    assert connection.held == 0
+
+
+def test_a_proxy_looks_repeatedly(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        scheduler = Scheduler()
+        scheduler.loop = asyncio.get_running_loop()
+        nodes = cast("Any", Nodes())
+        held = HeldReplies(nodes, UnreadReplies(1, 0), [], scheduler)
+        looks = 0
+        done = asyncio.Event()
+
+        def look() -> None:
+            nonlocal looks
+            looks += 1
+            if looks == 2:
+                done.set()
+
+        monkeypatch.setattr(held, "look", look)
+        held.start()
+        await done.wait()
+        held.stop()
+
+    asyncio.run(scenario())
