@@ -128,6 +128,8 @@ class Lifecycle:
     def request_stop(self, *, graceful: bool = False) -> None:
         """Send pending replies, then close all connections; a second request closes them at once.
 
+        After that, commands that wait for the store are given up.
+
         Args:
             graceful: whether to wait longer, also for commands that have partly arrived.
         """
@@ -141,6 +143,7 @@ class Lifecycle:
             self._register.abort_all()
             for service in self._udp:
                 service.abort()
+            self._scheduler.hurry()
 
     async def run(
         self,

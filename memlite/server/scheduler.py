@@ -22,6 +22,7 @@ class Scheduler:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
         self._together: list[Callable[[], object]] = []
+        self._settles = self._hurried = False
 
     def call_soon(self, function: Callable[..., object], *arguments: Any) -> asyncio.Handle:
         """Call `function` in the next iteration of the loop."""
@@ -59,10 +60,19 @@ class Scheduler:
 
     async def settle(self, seconds: float) -> None:
         """Wait for all spawned tasks, and those they spawn; after `seconds`, cancel them."""
-        end = self.loop.time() + seconds
+        self._settles, end = True, self.loop.time() + seconds
         while self._tasks:
-            left = end - self.loop.time()
+            left = 0.0 if self._hurried else end - self.loop.time()
             if left <= 0:
-                for task in self._tasks:
-                    task.cancel()
+                self._cancel_tasks()
             await asyncio.wait(self._tasks, timeout=max(left, 0) or None)
+
+    def hurry(self) -> None:
+        """Have `settle` cancel tasks at once, if it waits for them, or is to."""
+        self._hurried = True
+        if self._settles:
+            self._cancel_tasks()
+
+    def _cancel_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()

@@ -361,6 +361,22 @@ async def test_a_stop_does_not_wait_for_ever_for_a_store_that_does_not_answer(mo
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
+async def test_a_second_request_to_stop_gives_up_on_a_store_that_does_not_answer(monkeypatch):
+    monkeypatch.setattr(lifecycle, "_SETTLE_SECONDS", 3600)
+    for drain in (0.01, 3600):  # the second one comes when the first waits for the store, or before
+        monkeypatch.setattr(lifecycle, "_DRAIN_SECONDS", drain)
+        async with serving() as one:
+            one.backend.gate.clear()
+            one.send(b"get a\r\n")
+            await one.under_way(1)
+            one.server.request_stop()
+            if drain < 1:
+                await one.until(lambda: not one.server.register.connections)
+            assert not one.backend.closed
+            one.server.request_stop()
+            await one.until(lambda: one.backend.closed)
+
+
 async def test_a_failing_backend(one):
     await one.backend.store(b"a", b"1")
     one.backend.failing = True
