@@ -18,6 +18,7 @@ taken in this order: that of the log, then those of regions, one at a time. */
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include "api.h"
 
 #define VERSION 3  /* of the layout */
 #define REGIONS 256
@@ -28,7 +29,6 @@ taken in this order: that of the log, then those of regions, one at a time. */
 #define FREQUENCY 3u
 #define FETCHED 4u
 #define STATE_BITS 5
-#define ANY UINT64_MAX
 #define NEVER UINT64_MAX
 #define COUNTERS 16
 #define LATEST 0x1p64  /* no expiry is later */
@@ -39,6 +39,8 @@ taken in this order: that of the log, then those of regions, one at a time. */
 
 enum { FREE, OPEN, SEALED, EVICTING, PARKED };
 enum { UNNAMED = 1, META = 2, LIVE = 16, KEEP = 32, USED = 64, DEAD = 128 };
+/* In calls, beyond the eight bits of a record: refuse if what is there has expired; it was used once more before. */
+enum { PLAIN = 256, AGAIN = 512 };
 enum { MET_NONE, MET_EXPIRED, MET_EXPIRED_UNFETCHED, MET_FLUSHED };
 
 typedef struct {
@@ -108,7 +110,6 @@ typedef struct {
 #define note(p, v) atomic_store_explicit(&(p), (v), memory_order_relaxed)
 #define add(p, v) note(p, peek(p) + (v))  /* under a lock */
 
-typedef struct { const char *key; uint32_t length, hash; uint64_t tag; } Wanted;
 typedef struct { _Atomic uint64_t *slot; _Atomic uint32_t *state; Record *record; } Found;
 
 static inline uint64_t record_size(uint32_t length, uint32_t extra) {
@@ -151,13 +152,15 @@ static inline _Atomic uint16_t *ghost_of(Table *t, uint32_t hash, uint64_t tag, 
     return t->ghosts + (uint64_t)(hash >> 24) * t->header->slots + first_slot(t, hash);
 }
 
+static void name(Wanted *w, const char *key, uint32_t length, uint64_t hash) {
+    *w = (Wanted){key, length, (uint32_t)hash, hash >> 50};
+}
 static int want(PyObject *line, Wanted *w) {
     if (!PyBytes_CheckExact(line)) { PyErr_SetString(PyExc_TypeError, "a line is bytes"); return -1; }
     Py_ssize_t size = PyBytes_GET_SIZE(line);
     const char *text = PyBytes_AS_STRING(line);
     if (size < 7 || size > 256 || memcmp(text, "get ", 4) || text[size - 1] != '\n' || text[size - 2] != '\r') return 0;
-    uint64_t hash = (uint64_t)PyObject_Hash(line);
-    *w = (Wanted){text + 4, (uint32_t)size - 6, (uint32_t)hash, hash >> 50};
+    name(w, text + 4, (uint32_t)size - 6, (uint64_t)PyObject_Hash(line));
     return 1;
 }
 static inline int same(Record *r, const Wanted *w) {
@@ -589,51 +592,79 @@ static int shed(Table *t) {
 
 /* Methods */
 
-static PyObject *find(Table *t, PyObject *line) {
-    Wanted w;
-    int wanted = want(line, &w);
-    if (wanted <= 0) { if (wanted) return NULL; Py_RETURN_NONE; }
-    if (settle(t)) return NULL;
+/* What a reader finds, who takes no lock. */
+typedef struct {
+    Segment *segment;
+    uint64_t gen;
+    Record *record;
+    uint64_t unique;
+    double expires;
+    uint32_t length;
+    int kind;  /* -1: a flush has made it absent */
+    _Atomic uint32_t *state;
+} Sight;
+
+/* Whether the record has been what it was until now. */
+static inline int unchanged(const Sight *f) {
+    atomic_thread_fence(memory_order_acquire);
+    return peek(f->segment->gen) == f->gen;
+}
+/* Finds a record, live or not; 0: there is none. */
+static int seek(Table *t, const Wanted *w, Sight *f) {
     Header *h = t->header;
     uint32_t slots = h->slots;
-    uint64_t base = (uint64_t)(w.hash >> 24) * slots;
-    uint32_t at = first_slot(t, w.hash);
+    uint64_t base = (uint64_t)(w->hash >> 24) * slots;
+    uint32_t at = first_slot(t, w->hash);
     for (uint32_t n = 0; n < slots; n++, at = at + 1 == slots ? 0 : at + 1) {
         _Atomic uint64_t *slot = t->slots + base + at;
     again:;
         uint64_t word = load(*slot);
         if (word == EMPTY) break;
-        if (word == GONE || word >> PLACE_BITS != w.tag) continue;
-        Segment *s = segment_of(t, word);
-        uint64_t gen = load(s->gen);
+        if (word == GONE || word >> PLACE_BITS != w->tag) continue;
+        Segment *s = f->segment = segment_of(t, word);
+        f->gen = load(s->gen);
         if (load(*slot) != word) goto again;
         /* Until `gen` is checked these may be anything: each is loaded once, and bounded before use. */
-        Record *r = record_at(t, word);
-        uint32_t length = *(volatile uint32_t *)&r->length;
+        Record *r = f->record = record_at(t, word);
+        uint32_t length = f->length = *(volatile uint32_t *)&r->length;
         uint64_t left = (uint64_t)(segment_base(t, s) + h->segment_size - (char *)(r + 1));
         if (length > left) goto again;
-        int kind = peek(r->kind) & ~DEAD;
-        const char *key = (char *)(r + 1) + (kind & UNNAMED ? length : 6);
-        int hit = r->hash == w.hash && r->key == w.length && (uint64_t)(key - (char *)(r + 1)) + w.length <= left
-                  && !memcmp(key, w.key, w.length);
-        double expires = as_double(peek(r->expires));
-        if (!current(t, s)) kind = -1;
-        atomic_thread_fence(memory_order_acquire);
-        if (peek(s->gen) != gen) goto again;
+        f->kind = peek(r->kind) & ~DEAD;
+        const char *key = (char *)(r + 1) + (f->kind & UNNAMED ? length : 6);
+        int hit = r->hash == w->hash && r->key == w->length && (uint64_t)(key - (char *)(r + 1)) + w->length <= left
+                  && !memcmp(key, w->key, w->length);
+        f->expires = as_double(peek(r->expires));
+        f->unique = *(volatile uint64_t *)&r->unique;
+        if (!current(t, s)) f->kind = -1;
+        if (!unchanged(f)) goto again;
         if (!hit) continue;
-        if (kind < 0 || (expires && expires <= now(t))) break;
+        f->state = t->states + base + at;
+        return 1;
+    }
+    return 0;
+}
+static inline int has_expired(Table *t, double expires) { return expires && expires <= now(t); }
+static inline void note_use(Table *t, _Atomic uint32_t *state) {
+    uint32_t old = peek(*state), bits = old & FREQUENCY;
+    uint32_t new = t->second << STATE_BITS | FETCHED | (bits + (bits < 3));
+    if (old != new) note(*state, new);
+}
+
+static PyObject *find(Table *t, PyObject *line) {
+    Wanted w;
+    Sight f;
+    int wanted = want(line, &w);
+    if (wanted <= 0) { if (wanted) return NULL; Py_RETURN_NONE; }
+    if (settle(t)) return NULL;
+    while (seek(t, &w, &f) && f.kind >= 0 && !has_expired(t, f.expires)) {
         PyObject *reply = NULL;
-        if (!kind) {
-            reply = PyBytes_FromStringAndSize(NULL, length);
+        if (!f.kind) {
+            reply = PyBytes_FromStringAndSize(NULL, f.length);
             if (!reply) return NULL;
-            memcpy(PyBytes_AS_STRING(reply), r + 1, length);
-            atomic_thread_fence(memory_order_acquire);
-            if (peek(s->gen) != gen) { Py_DECREF(reply); goto again; }
+            memcpy(PyBytes_AS_STRING(reply), f.record + 1, f.length);
+            if (!unchanged(&f)) { Py_DECREF(reply); continue; }
         }
-        _Atomic uint32_t *state = t->states + base + at;
-        uint32_t old = peek(*state), bits = old & FREQUENCY;
-        uint32_t new = t->second << STATE_BITS | FETCHED | (bits + (bits < 3));
-        if (old != new) note(*state, new);
+        note_use(t, f.state);
         if (!reply) break;
         return reply;
     }
@@ -665,6 +696,83 @@ static PyObject *get(Table *t, PyObject *line) {
     Py_RETURN_NONE;
 }
 
+enum { FULL = 100, CROWDED };  /* there is no slot; slots of the region are about to be used up */
+
+/* Begins a record in this process's segment, which has room; nobody sees it yet. */
+static Record *prepare(Table *t, const Wanted *w, uint32_t length, uint32_t extra, uint64_t expires, int kind) {
+    Record *r = (Record *)(segment_base(t, t->mine) + peek(t->mine->used));
+    r->length = length;
+    r->hash = w->hash;
+    note(r->expires, expires);
+    r->stored = t->second;
+    r->extra = (uint16_t)extra;
+    r->key = (uint8_t)w->length;
+    note(r->kind, (uint8_t)(kind & ~(USED | KEEP)));
+    return r;
+}
+/* Makes a record the item, if the one there has the unique `condition`; else `unique` is 0. With `sheds`, only if
+the region has slots left over. */
+static int publish(Table *t, const Wanted *w, Record *r, uint64_t condition, int kind, int sheds, uint64_t *unique) {
+    Region *region = t->regions + (w->hash >> 24);
+    uint64_t size = record_size(r->length, r->extra);
+    Found f, free;
+    if (take(t, region)) return TABLE_ERROR;
+    int exists = look(t, w->hash, w, 0, &f, &free), done = TABLE_DONE;
+    *unique = 0;
+    if (!exists && sheds && t->held < 0 && t->evicts && peek(region->items) >= t->header->slots * 7ull / 8) {
+        done = CROWDED;
+        goto out;
+    }
+    if (condition != ANY) {
+        int live = exists && current(t, segment_of(t, peek(*f.slot))) && !has_expired(t, as_double(peek(f.record->expires)));
+        if (condition != (live ? f.record->unique : 0)) {
+            done = TABLE_CHANGED;
+            goto out;
+        }
+    }
+    if (!exists && !free.slot) {
+        done = FULL;
+        goto out;
+    }
+    int met = exists ? meet(t, &f) : MET_NONE;
+    if (met && kind & PLAIN) {
+        done = TABLE_OTHER;
+        goto out;
+    }
+    if (kind & KEEP && exists) {
+        *unique = f.record->unique;
+    } else {
+        uint64_t serial = peek(region->unique) + 1;
+        note(region->unique, serial);
+        *unique = serial * REGIONS + (w->hash >> 24);
+    }
+    r->unique = *unique;
+    note_latest(t->mine, peek(r->expires));
+    store(t->mine->used, (uint32_t)(peek(t->mine->used) + size));
+    uint64_t word = word_of(t, r, w->tag);
+    t->met = met;
+    if (exists) {
+        uint32_t bits = (peek(*f.state) & FREQUENCY) + (kind & AGAIN ? 2 : 1);
+        note(*f.state, t->second << STATE_BITS | (kind & USED ? FETCHED : 0) | (bits < FREQUENCY ? bits : FREQUENCY));
+        count_dead(t, segment_of(t, peek(*f.slot)), record_size(f.record->length, f.record->extra));
+        store(*f.slot, word);
+        store(f.record->kind, peek(f.record->kind) | DEAD);
+        add(region->bytes, size - record_size(f.record->length, f.record->extra));
+    } else {
+        uint16_t name;
+        _Atomic uint16_t *ghost = ghost_of(t, w->hash, w->tag, &name);
+        int known = peek(*ghost) == name;
+        if (known) note(*ghost, 0);
+        note(*free.state, t->second << STATE_BITS | (known ? 2 : 0));
+        store(*free.slot, word);
+        add(region->items, 1);
+        add(region->bytes, size);
+    }
+out:
+    give(t, region);
+    return done;
+}
+
 /* store(line, reply, expires, condition, kind, extra) -> unique; 0: another item is there; -1: no room.
 With USED, an item that is there counts as fetched afterwards; with KEEP, its unique stays. */
 static PyObject *put(Table *t, PyObject *const *a, Py_ssize_t count) {
@@ -683,68 +791,17 @@ static PyObject *put(Table *t, PyObject *const *a, Py_ssize_t count) {
         PyErr_SetString(PyExc_ValueError, "not a line, or too much"); return NULL;
     }
     if (settle(t)) return NULL;
-    uint64_t size = record_size((uint32_t)length, (uint32_t)extra);
+    uint64_t unique, size = record_size((uint32_t)length, (uint32_t)extra);
     int ready = room(t, size);
     if (ready <= 0) return ready ? NULL : PyLong_FromLong(-1);
-    Record *r = (Record *)(segment_base(t, t->mine) + peek(t->mine->used));
-    r->length = (uint32_t)length;
-    r->hash = w.hash;
-    note(r->expires, as_bits(expires));
-    r->stored = t->second;
-    r->extra = (uint16_t)extra;
-    r->key = (uint8_t)w.length;
-    note(r->kind, (uint8_t)(kind & ~(USED | KEEP)));
+    Record *r = prepare(t, &w, (uint32_t)length, (uint32_t)extra, as_bits(expires), kind);
     memcpy(r + 1, PyBytes_AS_STRING(a[1]), (size_t)length);
     memcpy((char *)(r + 1) + length, PyBytes_AS_STRING(a[5]), (size_t)extra);
-    Region *region = t->regions + (w.hash >> 24);
-    if (take(t, region)) return NULL;
-    Found f, free;
-    int exists = look(t, w.hash, &w, 0, &f, &free);
-    for (int tries = 0; !exists && t->held < 0 && t->evicts && peek(region->items) >= t->header->slots * 7ull / 8 && tries < 4; tries++) {
-        give(t, region);
-        if (shed(t) || take(t, region)) return NULL;
-        exists = look(t, w.hash, &w, 0, &f, &free);
+    for (int tries = 0;; tries++) {
+        int done = publish(t, &w, r, condition, kind, tries < 4, &unique);
+        if (done == CROWDED) { if (shed(t)) return NULL; continue; }
+        return done == TABLE_ERROR ? NULL : done == FULL ? PyLong_FromLong(-1) : PyLong_FromUnsignedLongLong(unique);
     }
-    uint64_t unique = 0;
-    if (condition != ANY) {
-        int live = exists && current(t, segment_of(t, peek(*f.slot)));
-        double time = live ? as_double(peek(f.record->expires)) : 0;
-        if (time && time <= now(t)) live = 0;
-        if (condition != (live ? f.record->unique : 0)) goto out;
-    }
-    if (!exists && !free.slot) { give(t, region); return PyLong_FromLong(-1); }
-    if (kind & KEEP && exists) {
-        unique = f.record->unique;
-    } else {
-        uint64_t serial = peek(region->unique) + 1;
-        note(region->unique, serial);
-        unique = serial * REGIONS + (w.hash >> 24);
-    }
-    r->unique = unique;
-    note_latest(t->mine, as_bits(expires));
-    store(t->mine->used, (uint32_t)(peek(t->mine->used) + size));
-    uint64_t word = word_of(t, r, w.tag);
-    t->met = exists ? meet(t, &f) : MET_NONE;
-    if (exists) {
-        uint32_t bits = peek(*f.state) & FREQUENCY;
-        note(*f.state, t->second << STATE_BITS | (kind & USED ? FETCHED : 0) | (bits + (bits < 3)));
-        count_dead(t, segment_of(t, peek(*f.slot)), record_size(f.record->length, f.record->extra));
-        store(*f.slot, word);
-        store(f.record->kind, peek(f.record->kind) | DEAD);
-        add(region->bytes, size - record_size(f.record->length, f.record->extra));
-    } else {
-        uint16_t name;
-        _Atomic uint16_t *ghost = ghost_of(t, w.hash, w.tag, &name);
-        int known = peek(*ghost) == name;
-        if (known) note(*ghost, 0);
-        note(*free.state, t->second << STATE_BITS | (known ? 2 : 0));
-        store(*free.slot, word);
-        add(region->items, 1);
-        add(region->bytes, size);
-    }
-out:
-    give(t, region);
-    return PyLong_FromUnsignedLongLong(unique);
 }
 
 /* delete(line, condition) -> whether a live item was removed */
@@ -780,8 +837,7 @@ static PyObject *touch(Table *t, PyObject *const *a, Py_ssize_t count) {
     Region *region = t->regions + (w.hash >> 24);
     if (settle(t) || take(t, region)) return NULL;
     if (look(t, w.hash, &w, 0, &f, NULL) && current(t, segment_of(t, peek(*f.slot)))) {
-        double before = as_double(peek(f.record->expires));
-        live = !(before && before <= now(t));
+        live = !has_expired(t, as_double(peek(f.record->expires)));
         if (live) {
             note_latest(segment_of(t, peek(*f.slot)), as_bits(expires));
             note(f.record->expires, as_bits(expires));
@@ -789,6 +845,69 @@ static PyObject *touch(Table *t, PyObject *const *a, Py_ssize_t count) {
     }
     give(t, region);
     return PyBool_FromLong(live);
+}
+
+/* For other modules in C: api.h */
+
+static int read_plain(PyObject *table, const Wanted *w, char *to, uint32_t most, Seen *seen) {
+    Table *t = (Table *)table;
+    Sight f;
+    if (due(t)) return TABLE_OTHER;
+    do {
+        if (!seek(t, w, &f)) return TABLE_ABSENT;
+        if (f.kind || f.length > most || has_expired(t, f.expires)) return TABLE_OTHER;
+        memcpy(to, f.record + 1, f.length);
+    } while (!unchanged(&f));
+    *seen = (Seen){f.unique, f.expires, f.length, peek(*f.state), f.state};
+    return TABLE_DONE;
+}
+static void use_plain(PyObject *table, const Seen *seen) { note_use((Table *)table, seen->at); }
+static char *reserve_plain(PyObject *table, uint32_t length) {
+    Table *t = (Table *)table;
+    if (due(t) || room(t, record_size(length, 0)) <= 0) return NULL;
+    return segment_base(t, t->mine) + peek(t->mine->used) + sizeof(Record);
+}
+static int commit_plain(PyObject *table, const Wanted *w, uint32_t length, double expires, uint64_t condition, int how, uint64_t *unique) {
+    Table *t = (Table *)table;
+    int kind = PLAIN | (how & STORE_FETCHED ? USED : 0) | (how & STORE_USED ? AGAIN : 0);
+    Record *r = prepare(t, w, length, 0, as_bits(expires), 0);
+    int done = publish(t, w, r, condition, kind, 1, unique);
+    return done < FULL ? done : TABLE_OTHER;
+}
+static int drop_plain(PyObject *table, const Wanted *w) {
+    Table *t = (Table *)table;
+    Region *region = t->regions + (w->hash >> 24);
+    Found f;
+    int done = TABLE_ABSENT;
+    if (due(t)) return TABLE_OTHER;
+    if (take(t, region)) return TABLE_ERROR;
+    if (look(t, w->hash, w, 0, &f, NULL)) {
+        done = meet(t, &f) ? TABLE_OTHER : TABLE_DONE;
+        if (done == TABLE_DONE) clear(t, region, &f);
+    }
+    give(t, region);
+    return done;
+}
+static int touch_plain(PyObject *table, const Wanted *w, double expires, char *to, uint32_t most, Seen *seen) {
+    Table *t = (Table *)table;
+    Region *region = t->regions + (w->hash >> 24);
+    Found f;
+    int done = TABLE_ABSENT;
+    if (due(t)) return TABLE_OTHER;
+    if (take(t, region)) return TABLE_ERROR;
+    if (look(t, w->hash, w, 0, &f, NULL)) {
+        Record *r = f.record;
+        done = peek(r->kind) || r->length > most || meet(t, &f) ? TABLE_OTHER : TABLE_DONE;
+        if (done == TABLE_DONE) {
+            *seen = (Seen){r->unique, as_double(peek(r->expires)), r->length, peek(*f.state), f.state};
+            memcpy(to, r + 1, r->length);
+            note_use(t, f.state);
+            note_latest(segment_of(t, peek(*f.slot)), as_bits(expires));
+            note(r->expires, as_bits(expires));
+        }
+    }
+    give(t, region);
+    return done;
 }
 
 /* hold(line, size): keeps others from a key, with room for a record that is so much longer, and a slot.
@@ -1084,13 +1203,16 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "The share
 PyMODINIT_FUNC PyInit__native(void) {
     PyObject *m = PyType_Ready(&type) ? NULL : PyModule_Create(&module);
     if (!m) return NULL;
-    PyObject *names = Py_BuildValue("[ss]", "VERSION", "Table");
-    if (!names || PyModule_AddObjectRef(m, "__all__", names) || PyModule_AddIntMacro(m, VERSION)
+    static TableApi api = {&type, name, read_plain, use_plain, reserve_plain, commit_plain, drop_plain, touch_plain};
+    PyObject *names = Py_BuildValue("[ss]", "VERSION", "Table"), *capsule = PyCapsule_New(&api, API_NAME, NULL);
+    if (!names || !capsule || PyModule_AddObjectRef(m, "api", capsule) || PyModule_AddObjectRef(m, "__all__", names) || PyModule_AddIntMacro(m, VERSION)
         || PyModule_AddObjectRef(m, "Table", (PyObject *)&type)) {
         Py_XDECREF(names);
+        Py_XDECREF(capsule);
         Py_DECREF(m);
         return NULL;
     }
     Py_DECREF(names);
+    Py_DECREF(capsule);
     return m;
 }
