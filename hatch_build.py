@@ -25,6 +25,7 @@ _IN_C = (
     Path("memlite/memory/shared/_native.c"),
     Path("memlite/proxy/_native.c"),
     Path("memlite/server/execution/_native.c"),
+    Path("memlite/server/execution/records/_native.c"),
 )
 
 

@@ -51,6 +51,7 @@ class PlainSharedEngine(SharedEngine):
 
     Attributes:
         find_reply: returns the reply to a get of one key by its line, None if there is none.
+        table_in_c: the table if it is the one in C, else None.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class PlainSharedEngine(SharedEngine):
     ) -> None:
         super().__init__(items, clock, counters, item_size=item_size, cas=cas, sizes=sizes)
         self.find_reply = items.shared.find
+        self.table_in_c = None if isinstance(items.shared, PureTable) else items.shared
         # What only the table in Python has: in C, to find is as fast.
         self._lacks: Callable[[bytes], bool] | None = None
         self._find_all = self._find_each

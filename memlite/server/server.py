@@ -115,6 +115,7 @@ class Server:
     _lifecycle_type: ClassVar[type[Lifecycle]] = Lifecycle
     _processes = 1  # that serve the same sockets
     _register_type: ClassVar[type[Register]] = Register
+    _says_how: ClassVar[bool] = True
     _table_in_process: ClassVar[bool] = True
     _shared_epoch: "SharedEpoch | None" = None
 
@@ -174,7 +175,7 @@ class Server:
         )
         self._intake = Intake()
         self._connections = self._make_connection_services()
-        if listeners and self._connections.runner is not None:
+        if listeners and self._says_how and self._connections.runner is not None:
             _log.info("most commands are carried out in C")
         self.udp = self._make_udp([one for one in listeners if one.udp])
         if config.http is None:

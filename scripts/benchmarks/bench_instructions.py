@@ -175,20 +175,35 @@ def _together(commands: list[bytes], count: int) -> list[bytes]:
     return [b"".join(commands[at : at + count]) for at in range(0, len(commands), count)]
 
 
-def _carry_out(names: Sequence[str], *, in_python: bool) -> None:
+def _worker() -> Any:
+    """Return one of two workers on a table in shared memory, which has it for itself."""
+    from memlite.config import MEGABYTE, Config
+    from memlite.core.clock import Clock
+    from memlite.memory.shared import Mapping
+    from memlite.server.workers.board import Board
+    from memlite.server.workers.shared import Shared
+    from memlite.server.workers.worker import WorkerServer
+
+    mapping = Mapping(64 * MEGABYTE, MEGABYTE, 2)
+    mapping.table.attach(0)
+    channel: Any = None  # no connections come
+    return WorkerServer(
+        Config(), [], Shared(mapping), Board(2), 0, channel, tls=None, clock=Clock()
+    )
+
+
+def _carry_out(names: Sequence[str], *, in_python: bool, shared: bool) -> None:
     """Carry out commands, with a call of `getppid` before and after what is to be counted."""
     from memlite.config import Config
     from memlite.server.server import Server
 
     if in_python:
-        from memlite.server.execution import runner
-
-        vars(runner)["NATIVE"] = None
+        os.environ["MEMLITE_NO_EXTENSIONS"] = "1"
     gc.disable()
     for name in names:
         before, commands = CELLS[name]
         for count in _PER_WRITE:
-            server = Server(Config(), [])
+            server = _worker() if shared else Server(Config(), [])
             server.counters.sample_after(_FAR)
             server.counters.until_slow_sample = _FAR
             loop: Any = _Loop()
@@ -222,12 +237,12 @@ def _totals(folder: Path) -> dict[int, int]:
     return found
 
 
-def count(names: Sequence[str], *, in_python: bool) -> dict[str, list[float]]:
+def count(names: Sequence[str], *options: str) -> dict[str, list[float]]:
     """Return instructions per command by name, for each number of commands in a write."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
             *_VALGRIND, f"--callgrind-out-file={folder}/out", "--dump-before=os_getppid",
-            sys.executable, __file__, "--inner", *(["--python"] if in_python else []), *names,
+            sys.executable, __file__, "--inner", *options, *names,
         ]  # fmt: skip
         ran = subprocess.run(
             command, env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, check=False
@@ -320,6 +335,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="COMMAND", help="default: all")
     parser.add_argument("--python", action="store_true", help="without what is in C")
+    parser.add_argument("--shared", action="store_true", help="of a worker on a shared table (-t)")
     parser.add_argument("--peer", help="count this memcached instead")
     parser.add_argument("--inner", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -334,12 +350,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     names = options.names or list(CELLS)
     if options.inner:
-        _carry_out(names, in_python=options.python)
+        _carry_out(names, in_python=options.python, shared=options.shared)
         return 0
     if options.peer:
         found = count_peer(names, options.peer)
     else:
-        found = count(names, in_python=options.python)
+        chosen = [name for name in ("python", "shared") if vars(options)[name]]
+        found = count(names, *(f"--{name}" for name in chosen))
     print("instructions per command" + "".join(f"{f'{one} per write':>15}" for one in _PER_WRITE))
     for name, counts in found.items():
         print(f"{name:<32}" + "".join(f"{one:>15,.0f}" for one in counts))

@@ -1,12 +1,13 @@
 """Processes that write to one shared table and are killed: run as a program.
 
-    python -m tests.support.shared_writers pure|native KILLS SEED MEGABYTES [KEYS [-M]]
+    python -m tests.support.shared_writers pure|native|runner KILLS SEED MEGABYTES [KEYS [-M]]
 
 Each worker has KEYS keys of its own, and stores values of growing numbers under them. It notes a
 number once its store has returned, and 0 before it deletes. All workers read all keys: a value has
 to be whole, and its number at least the one noted before the read. It also has to be there, unless
 all keys together are more than the memory. With -M each store has to find room. The table is in a
-file: at the end another process, with another hash, finds the same in it.
+file: at the end another process, with another hash, finds the same in it. With `runner` workers
+send commands, which are carried out in C.
 """
 
 import contextlib
@@ -22,10 +23,16 @@ import time
 import traceback
 import zlib
 
+from memlite.core.clock import Clock
+from memlite.engine.shared import SharedItems
+from memlite.engine.shared_plain import PlainSharedEngine
+from memlite.memory import Part
 from memlite.memory.item import wire_form
 from memlite.memory.shared import Mapping, MemoryFile, native
 from memlite.memory.shared.layout import KEEP
 from memlite.memory.shared.mapping import Twin
+from memlite.server.execution.records import make_shared_runner
+from memlite.telemetry.counters import Counters
 
 WORKERS = 3
 KEYS = 40
@@ -34,6 +41,53 @@ MOST = 500
 """An item takes less, in bytes."""
 FAILED = 3
 LATER = 2.0**40
+
+
+class ByCommands:
+    """A table as a client reaches it, as far as `work` needs it.
+
+    Args:
+        mapping: has the table.
+    """
+
+    def __init__(self, mapping: Mapping) -> None:
+        counters = Counters()
+        counters.until_slow_sample = 1 << 60  # reads until one is left to the parser
+        items = SharedItems(mapping, mapping.layout.size)
+        runner = make_shared_runner(PlainSharedEngine(items, Clock(), counters), 20)
+        assert runner is not None
+        self._runner = runner
+        table = self._table = mapping.table
+        self.attach, self.hold, self.get, self.release = (
+            table.attach, table.hold, table.get, table.release,
+        )  # fmt: skip
+
+    def _send(self, data: bytes) -> bytes:
+        out: list[Part] = []
+        reply = self._runner.text(data, out)
+        return b"".join(out) if reply is None else reply
+
+    def find(self, line: bytes) -> bytes | None:
+        reply = self._send(line)
+        return None if reply == b"END\r\n" else reply
+
+    def store(
+        self, line: bytes, wire: bytes, expires: float, unique: int | None, kind: int, extra: bytes
+    ) -> int:
+        if kind:
+            return self._table.store(line, wire, expires, unique, kind, extra)
+        value = wire.partition(b"\r\n")[2][: -len(b"\r\nEND\r\n")]
+        reply = self._send(b"set %b 0 0 %d\r\n%b\r\n" % (line[4:-2], len(value), value))
+        return int(reply == b"STORED\r\n")
+
+    def delete(self, line: bytes, unique: None) -> None:
+        self._send(b"delete " + line[4:])
+
+    def touch(self, line: bytes, expires: float) -> None:
+        self._send(b"touch %b 100000\r\n" % line[4:-2])
+
+
+Writable = Twin | ByCommands
 
 
 def line(key: int) -> bytes:
@@ -56,7 +110,7 @@ def check(key: int, reply: bytes) -> int:
     return int(body.split(b" ", 3)[2])
 
 
-def work(table: Twin, worker: int, noted: memoryview, seed: int, *, evicts: bool) -> None:
+def work(table: Writable, worker: int, noted: memoryview, seed: int, *, evicts: bool) -> None:
     chance = random.Random(seed)
     table.attach(worker)
     count = len(noted) // 2
@@ -86,7 +140,7 @@ def work(table: Twin, worker: int, noted: memoryview, seed: int, *, evicts: bool
         noted[key] = number
 
 
-def extend(table: Twin, key: int, wire: bytes) -> None:
+def extend(table: Writable, key: int, wire: bytes) -> None:
     """Store a value as append does: nobody else changes the key meanwhile."""
     table.hold(line(key), len(wire))
     found = table.get(line(key))
@@ -96,7 +150,7 @@ def extend(table: Twin, key: int, wire: bytes) -> None:
     table.release()
 
 
-def spawn(table: Twin, worker: int, noted: memoryview, seed: int, *, evicts: bool) -> int:
+def spawn(table: Writable, worker: int, noted: memoryview, seed: int, *, evicts: bool) -> int:
     child = os.fork()
     if child:
         return child
@@ -109,7 +163,7 @@ def spawn(table: Twin, worker: int, noted: memoryview, seed: int, *, evicts: boo
 
 def open_table(file: MemoryFile, kind: str, megabytes: int) -> Mapping:
     size = megabytes << 20
-    return Mapping(size, size // 64, WORKERS, compiled=kind == "native", file=file)
+    return Mapping(size, size // 64, WORKERS, compiled=kind != "pure", file=file)
 
 
 def contents(mapping: Mapping) -> str:
@@ -136,12 +190,13 @@ def main(
     file = MemoryFile(path)
     mapping = open_table(file, kind, megabytes)
     mapping.table.evicts = not refuses
+    table = ByCommands(mapping) if kind == "runner" else mapping.table
     noted = memoryview(mmap.mmap(-1, 8 * 2 * count)).cast("Q")
     chance = random.Random(seed)
 
     def start(worker: int) -> int:
         number = chance.randrange(1 << 30)
-        return spawn(mapping.table, worker, noted, number, evicts=evicts)
+        return spawn(table, worker, noted, number, evicts=evicts)
 
     children = [start(worker) for worker in range(WORKERS)]
     try:

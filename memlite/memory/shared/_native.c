@@ -39,8 +39,8 @@ taken in this order: that of the log, then those of regions, one at a time. */
 
 enum { FREE, OPEN, SEALED, EVICTING, PARKED };
 enum { UNNAMED = 1, META = 2, LIVE = 16, KEEP = 32, USED = 64, DEAD = 128 };
-/* In calls, beyond the eight bits of a record: refuse if what is there has expired; it was used once more before. */
-enum { PLAIN = 256, AGAIN = 512 };
+/* In calls, beyond the eight bits of a record: refuse if what is there has expired; it was used so often besides. */
+enum { PLAIN = 256, USES = 512 };
 enum { MET_NONE, MET_EXPIRED, MET_EXPIRED_UNFETCHED, MET_FLUSHED };
 
 typedef struct {
@@ -752,7 +752,7 @@ static int publish(Table *t, const Wanted *w, Record *r, uint64_t condition, int
     uint64_t word = word_of(t, r, w->tag);
     t->met = met;
     if (exists) {
-        uint32_t bits = (peek(*f.state) & FREQUENCY) + (kind & AGAIN ? 2 : 1);
+        uint32_t bits = (peek(*f.state) & FREQUENCY) + 1 + (uint32_t)kind / USES;
         note(*f.state, t->second << STATE_BITS | (kind & USED ? FETCHED : 0) | (bits < FREQUENCY ? bits : FREQUENCY));
         count_dead(t, segment_of(t, peek(*f.slot)), record_size(f.record->length, f.record->extra));
         store(*f.slot, word);
@@ -869,7 +869,7 @@ static char *reserve_plain(PyObject *table, uint32_t length) {
 }
 static int commit_plain(PyObject *table, const Wanted *w, uint32_t length, double expires, uint64_t condition, int how, uint64_t *unique) {
     Table *t = (Table *)table;
-    int kind = PLAIN | (how & STORE_FETCHED ? USED : 0) | (how & STORE_USED ? AGAIN : 0);
+    int kind = PLAIN | (how & STORE_FETCHED ? USED : 0) | how / STORE_USED * USES;
     Record *r = prepare(t, w, length, 0, as_bits(expires), 0);
     int done = publish(t, w, r, condition, kind, 1, unique);
     return done < FULL ? done : TABLE_OTHER;
@@ -1203,7 +1203,7 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "The share
 PyMODINIT_FUNC PyInit__native(void) {
     PyObject *m = PyType_Ready(&type) ? NULL : PyModule_Create(&module);
     if (!m) return NULL;
-    static TableApi api = {&type, name, read_plain, use_plain, reserve_plain, commit_plain, drop_plain, touch_plain};
+    static TableApi api = {API_VERSION, &type, name, read_plain, use_plain, reserve_plain, commit_plain, drop_plain, touch_plain};
     PyObject *names = Py_BuildValue("[ss]", "VERSION", "Table"), *capsule = PyCapsule_New(&api, API_NAME, NULL);
     if (!names || !capsule || PyModule_AddObjectRef(m, "api", capsule) || PyModule_AddObjectRef(m, "__all__", names) || PyModule_AddIntMacro(m, VERSION)
         || PyModule_AddObjectRef(m, "Table", (PyObject *)&type)) {

@@ -10,6 +10,7 @@ meta flags, a flush that is due, and a lack of slots. */
 #include <stdint.h>
 
 #define API_NAME "memlite.memory.shared._native.api"
+#define API_VERSION 1u
 #define ANY UINT64_MAX  /* for a condition: whatever there is */
 
 typedef struct { const char *key; uint32_t length, hash; uint64_t tag; } Wanted;
@@ -22,10 +23,11 @@ typedef struct {
 } Seen;
 
 enum { TABLE_ERROR = -1, TABLE_OTHER, TABLE_DONE, TABLE_ABSENT, TABLE_CHANGED };
-/* How an item is stored: it counts as fetched, as `USED` of layout.py; it has been used once more. */
-enum { STORE_FETCHED = 1, STORE_USED = 2 };
+/* How an item is stored: it counts as fetched, as `USED` of layout.py; it has been used once more, or twice. */
+enum { STORE_FETCHED = 1, STORE_USED = 2, STORE_USED_TWICE = 4 };
 
 typedef struct {
+    unsigned version;  /* API_VERSION of whoever made it */
     PyTypeObject *type;
     /* Takes the 64 bits that Python hashes "get <key>\r\n" to. */
     void (*name)(Wanted *, const char *key, uint32_t length, uint64_t hash);

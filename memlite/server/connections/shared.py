@@ -6,10 +6,11 @@ from memlite.memory.shared import Twin
 from memlite.server.connections.connection import Connection, ConnectionServices
 from memlite.server.connections.states import State
 
-__all__ = ["PassedConnection", "SharedConnection"]
+__all__ = ["PassedConnection", "RunConnection", "SharedConnection"]
 
 
 _G = ord("g")
+_NEVER = -1  # bytes: no input is so short
 
 
 class PassedConnection(Connection):
@@ -33,6 +34,16 @@ class PassedConnection(Connection):
         super().connection_lost(exc)
         if self.on_lost is not None:
             self.on_lost()
+
+
+class RunConnection(PassedConnection):
+    """Leaves all to the runner, or else to the parser: what it gets from the table are copies."""
+
+    __slots__ = ()
+
+    def _enter_fast_path(self) -> None:
+        super()._enter_fast_path()
+        self._fast_limit = _NEVER
 
 
 class SharedConnection(PassedConnection):

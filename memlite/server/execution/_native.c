@@ -8,7 +8,9 @@ time; what these do not take either ends the run, and the parser goes on there. 
 
 Items, counters and the table are objects of Python. Where they have slots, these are read and written at
 their offsets, which are looked up once; in a build by mypyc, or without slots, as attributes. References to
-what an item holds are borrowed for as long as nothing else can run: until the next call into Python. */
+what an item holds are borrowed for as long as nothing else can run: until the next call into Python.
+
+With RECORDS, it is compiled once more for a table that processes share: records/_native.c. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -46,6 +48,9 @@ typedef struct { PyObject *name; Py_ssize_t at; } Field;  /* an attribute, and w
 enum { COUNTERS(INDEX) COUNTED };
 static const char *const COUNTER_NAMES[] = {COUNTERS(NAME)};
 
+#ifdef RECORDS
+#include "records/runner.h"
+#else
 /* Numbers of the table, and then of its policy, that are kept here during a run; see `settle`. */
 #define OF_TABLE(X) X(used) X(_until_measured) X(_room) X(_ahead)
 #define OF_POLICY(X) X(_small_bytes) X(_main_bytes) X(_left_bytes) X(_small_limit) X(_main_limit) X(_left_limit) X(_patience)
@@ -93,6 +98,7 @@ typedef struct {  /* an item that has not expired and has no meta flags */
     u64 unique;  /* 0 while none is assigned */
     int bits;  /* of its state */
 } View;
+#endif
 
 /* Attributes */
 
@@ -156,6 +162,29 @@ static int add_counts(Runner *r) {
     return DONE;
 }
 
+/* A clock may be injected, but it changes nothing: what is borrowed stays valid. */
+static int now(Runner *r) {
+    if (r->timed) return DONE;
+    PyObject *time = PyObject_CallMethod(r->clock, "now", NULL);
+    if (!time) return ERROR;
+    r->now = PyFloat_AsDouble(time);
+    Py_DECREF(time);
+    r->timed = 1;
+    return r->now == -1.0 && PyErr_Occurred() ? ERROR : DONE;
+}
+
+/* When an item with this exptime, which is not negative, expires; 0 for never. */
+static int expiry(Runner *r, long long exptime, double *expires) {
+    *expires = (double)exptime;
+    if (!exptime || exptime > MONTH) return DONE;
+    if (now(r) < 0) return ERROR;
+    *expires += r->now;
+    return DONE;
+}
+
+#ifdef RECORDS
+static inline int settle(Runner *r) { (void)r; return DONE; }  /* a run keeps none of the table's numbers */
+#else
 /* Numbers of the table and its policy. They are read when they are needed first, and written before anything
 in Python runs that may look at them, or the run ends. */
 
@@ -225,17 +254,6 @@ static int follow(Runner *r) {
     return failed ? ERROR : plain ? DONE : STOP;
 }
 
-/* A clock may be injected, but it changes nothing: what is borrowed stays valid. */
-static int now(Runner *r) {
-    if (r->timed) return DONE;
-    PyObject *time = PyObject_CallMethod(r->clock, "now", NULL);
-    if (!time) return ERROR;
-    r->now = PyFloat_AsDouble(time);
-    Py_DECREF(time);
-    r->timed = 1;
-    return r->now == -1.0 && PyErr_Occurred() ? ERROR : DONE;
-}
-
 /* Whether an absent item may be one that a flush has removed, which is counted: STOP then. */
 static int never_flushed(Runner *r) {
     if (!r->flush_known) {
@@ -247,6 +265,8 @@ static int never_flushed(Runner *r) {
     }
     return r->was_flushed ? STOP : DONE;
 }
+
+static int can_run(Runner *r) { return r->dicts != NULL; }
 
 static PyObject *dict_of(Runner *r, PyObject *line) {
     Py_ssize_t several = PyList_GET_SIZE(r->dicts);
@@ -305,18 +325,11 @@ static int look(Runner *r, Word key, View *v) {
     return look_at_line(r, line, v);
 }
 
-/* When an item with this exptime, which is not negative, expires; 0 for never. */
-static int expiry(Runner *r, long long exptime, double *expires) {
-    *expires = (double)exptime;
-    if (!exptime || exptime > MONTH) return DONE;
-    if (now(r) < 0) return ERROR;
-    *expires += r->now;
-    return DONE;
-}
-
 static int use(Runner *r, const View *v, PyObject *states) {
     return put(v->item, &r->state, PyList_GET_ITEM(states, v->bits));
 }
+
+static int use_read(Runner *r, const View *v) { return use(r, v, r->read); }
 
 /* The state of an item that is given another value in place; NULL if it cannot be. See `_kept`. */
 static PyObject *kept(Runner *r, const View *v) {
@@ -862,6 +875,8 @@ static int number(Runner *r, View *v) {
     return resize(r, (int)bits, FULL_MORE + NUMBER_SIZE, 1);
 }
 
+#endif
+
 /* Replies */
 
 static int flush_replies(Runner *r) {
@@ -968,35 +983,37 @@ static Word flags_of(const View *v, Py_ssize_t key_size) {
     return numbers;
 }
 
-/* What commands of all protocols do to items */
+/* The reply to a get; the value is at most two pieces. */
+typedef struct { Word key, flags, one, two; char digits[20]; int length; } Frame;
 
-/* A new reply to a get; the value is at most two pieces. */
-static PyObject *frame(Word key, Word flags, Word one, Word two) {
-    char digits[20];
-    Py_ssize_t length = write_digits(digits, (u64)(one.size + two.size));
-    Py_ssize_t size = 6 + key.size + 1 + flags.size + 1 + length + 2 + one.size + two.size + AFTER_VALUE;
-    PyObject *wire = PyBytes_FromStringAndSize(NULL, size);
-    if (!wire) return NULL;
-    char *to = PyBytes_AS_STRING(wire);
-#define WRITE(from, size) (memcpy(to, from, size), to += size)
-    WRITE("VALUE ", 6);
-    WRITE(key.at, key.size);
-    *to++ = ' ';
-    WRITE(flags.at, flags.size);
-    *to++ = ' ';
-    WRITE(digits, length);
-    WRITE("\r\n", 2);
-    WRITE(one.at, one.size);
-    WRITE(two.at, two.size);
-    WRITE("\r\nEND\r\n", AFTER_VALUE);
-    return wire;
+static Frame frame_of(Word key, Word flags, Word one, Word two) {
+    Frame frame = {key, flags, one, two, {0}, 0};
+    frame.length = write_digits(frame.digits, (u64)(one.size + two.size));
+    return frame;
 }
 
-/* Adds to a number that takes no more room afterwards; see `count_in_place`. */
-static int count_in_place(Runner *r, View *v, u64 delta, int down, u64 *number) {
-    PyObject *state = kept(r, v);
+static Py_ssize_t frame_size(const Frame *f) {
+    return 6 + f->key.size + 1 + f->flags.size + 1 + f->length + 2 + f->one.size + f->two.size + AFTER_VALUE;
+}
+
+static void write_frame(char *to, const Frame *f) {
+#define WRITE(from, size) (memcpy(to, from, size), to += size)
+    WRITE("VALUE ", 6);
+    WRITE(f->key.at, f->key.size);
+    *to++ = ' ';
+    WRITE(f->flags.at, f->flags.size);
+    *to++ = ' ';
+    WRITE(f->digits, f->length);
+    WRITE("\r\n", 2);
+    WRITE(f->one.at, f->one.size);
+    WRITE(f->two.at, f->two.size);
+    memcpy(to, "\r\nEND\r\n", AFTER_VALUE);
+}
+
+/* Adds to the number that an item has, or subtracts: its digits, if they take no more room; else STOP. */
+static int count_of_item(const View *v, u64 delta, int down, u64 *number, char *digits) {
     const char *stored = value_at(v), *end = v->at + v->size - AFTER_VALUE, *at = stored;
-    if (!state || end - stored > SAFE_DIGITS) return STOP;
+    if (end - stored > SAFE_DIGITS) return STOP;
     u64 found = 0;
     for (; at < end && *at >= '0' && *at <= '9'; at++) found = found * 10 + (u64)(*at - '0');
     if (at == stored) return STOP;
@@ -1004,22 +1021,44 @@ static int count_in_place(Runner *r, View *v, u64 delta, int down, u64 *number) 
     if (at < end) return STOP;
     if (down) found = found > delta ? found - delta : 0;
     else if (__builtin_add_overflow(found, delta, &found)) return STOP;
-    char digits[20];
-    int length = write_digits(digits, found);
+    int length = write_digits(digits, *number = found);
     if (length > end - stored) return STOP;
+    memset(digits + length, ' ', end - stored - length);
+    return DONE;
+}
+
+#ifndef RECORDS
+/* What commands of all protocols do to items */
+
+/* A new reply to a get; the value is at most two pieces. */
+static PyObject *framed(const Frame *frame) {
+    PyObject *wire = PyBytes_FromStringAndSize(NULL, frame_size(frame));
+    if (wire) write_frame(PyBytes_AS_STRING(wire), frame);
+    return wire;
+}
+
+static PyObject *frame(Word key, Word flags, Word one, Word two) {
+    Frame frame = frame_of(key, flags, one, two);
+    return framed(&frame);
+}
+
+/* Adds to a number that takes no more room afterwards; see `count_in_place`. */
+static int count_in_place(Runner *r, View *v, u64 delta, int down, u64 *number) {
+    PyObject *state = kept(r, v);
+    char digits[20];
+    if (!state || count_of_item(v, delta, down, number, digits) != DONE) return STOP;
     PyObject *wire = PyBytes_FromStringAndSize(v->at, v->size);
     if (!wire) return ERROR;
-    char *to = PyBytes_AS_STRING(wire) + (stored - v->at);
-    memcpy(to, digits, length);
-    memset(to + length, ' ', end - stored - length);
+    memcpy(PyBytes_AS_STRING(wire) + (value_at(v) - v->at), digits, value_size(v));
     /* It is the same item, which has been fetched if it had been. */
     if (v->bits & FETCHED) state = PyList_GET_ITEM(r->read, v->bits & (FRESH | FULL));
-    *number = found;
     if (rewrite(r, v, wire, state) < 0 || renumber(r, v) < 0) return ERROR;
     if (down) COUNT(r, decr_hits);
     else COUNT(r, incr_hits);
     return DONE;
 }
+
+#define count_in_general count_in_place
 
 static int count_miss(Runner *r, int down) {
     int done = never_flushed(r);
@@ -1181,6 +1220,7 @@ static int text_get(Runner *r, const char *start, const char *at, const char *en
     if (misses) count_of(r, N_get_misses, misses);
     return DONE;
 }
+#endif
 
 /* The value after a storage command's line; STOP if it is not there, too large, or ends in another way. */
 static int read_value(Runner *r, Word digits, const char **after, const char *end, Word *value) {
@@ -1196,9 +1236,13 @@ static int is_flags(Word word) {
     return flags >= 0 && flags <= UINT_MAX;
 }
 
-enum Mode { SET, ADD, REPLACE, APPEND_TO, PREPEND_TO, CAS };
+/* SET_USED: what it finds counts as used, as the twin does without a shortcut. */
+enum Mode { SET, SET_USED, ADD, REPLACE, APPEND_TO, PREPEND_TO, CAS };
 enum { STORED = DONE, NOT_STORED = DONE + 10, EXISTS, NOT_FOUND };
 
+#ifdef RECORDS
+#include "records/items.h"
+#else
 /* Stores, and returns one of those; STOP if the twin has to. */
 static int store(Runner *r, enum Mode mode, Word key, Word flags, Word value, u64 unique, long long exptime) {
     View v;
@@ -1206,7 +1250,7 @@ static int store(Runner *r, enum Mode mode, Word key, Word flags, Word value, u6
     if (known < DONE) return known;
     if (known == ABSENT) {
         PyObject *item;
-        if (mode == SET || mode == ADD) return insert(r, frame(key, flags, value, (Word){"", 0}), exptime, &item);
+        if (mode <= ADD) return insert(r, frame(key, flags, value, (Word){"", 0}), exptime, &item);
         if ((done = store_nothing(r)) != DONE) return done;
         if (mode == CAS) COUNT(r, cas_misses);
         return mode == CAS ? NOT_FOUND : NOT_STORED;
@@ -1225,10 +1269,22 @@ static int store(Runner *r, enum Mode mode, Word key, Word flags, Word value, u6
     }
     if (mode == CAS && (!r->cas || !v.unique)) return STOP;
     PyObject *wire = frame(key, flags, value, (Word){"", 0});
-    done = exptime || v.expires || (mode == SET && !plain) ? supersede(r, &v, wire, exptime) : overwrite(r, &v, wire);
+    done = exptime || v.expires || (mode <= SET_USED && !plain) ? supersede(r, &v, wire, exptime) : overwrite(r, &v, wire);
     if (done == DONE && mode == CAS) COUNT(r, cas_hits);
     return done;
 }
+
+/* Stores, and notes the cas unique that is `shown`, if it is. */
+static int store_for_unique(Runner *r, View *v, int known, Frame frame, long long exptime, int shown) {
+    if (exptime || (known != ABSENT && (!r->cas || !v->unique || v->expires))) return STOP;
+    /* The twin drops a unique that nobody is shown. */
+    if (known != ABSENT && !shown && frame_size(&frame) != v->size) return STOP;
+    PyObject *wire = framed(&frame);
+    if (!wire) return ERROR;
+    int done = known == ABSENT ? insert(r, wire, 0, &v->item) : overwrite(r, v, wire);
+    return done == DONE && shown && known == ABSENT && r->cas ? number(r, v) : done;
+}
+#endif
 
 static int answer_stored(Runner *r, int outcome) {
     switch (outcome) {
@@ -1349,7 +1405,7 @@ static int meta_get(Runner *r, Word *words, int count) {
     Word client_flags = flags_of(&v, key.size);
     Py_ssize_t size = value_size(&v);
     if (v.expires && HAS(seen, 't') && now(r) < 0) return ERROR;
-    if ((done = make_room(r, size + 1024)) != DONE || (done = use(r, &v, r->read)) != DONE) return done;
+    if ((done = make_room(r, size + 1024)) != DONE || (done = use_read(r, &v)) != DONE) return done;
     COUNT(r, hits);
     if (HAS(seen, 'v')) {
         APPEND(r, "VA ");
@@ -1387,7 +1443,7 @@ static int meta_set(Runner *r, Word *words, int count, const char **after, const
         } else if (*flags[i].at == 'T' && !IS(rest, "0")) return STOP;
     }
     int done = read_value(r, words[2], after, end, &value);
-    if (done == DONE) done = store(r, SET, words[1], client_flags, value, 0, 0);
+    if (done == DONE) done = store(r, count ? SET_USED : SET, words[1], client_flags, value, 0, 0);
     if (done != DONE || HAS(seen, 'q')) return done;
     APPEND(r, "HD");
     echo(r, flags, count, words[1]);
@@ -1410,6 +1466,8 @@ static int meta_delete(Runner *r, Word *words, int count) {
 
 static int meta_count(Runner *r, Word *words, int count) {
     Word key = words[1], *flags = words + 2;
+    /* Others are none for which the twin has a shortcut, and which note fewer uses where items are shared. */
+    int usual = count == 2 || (count == 3 && IS(words[2], "v"));
     u64 seen = read_flags(flags, count -= 2, "vqk", "ODM"), number;
     long long delta = 1;
     int down = 0;
@@ -1424,7 +1482,9 @@ static int meta_count(Runner *r, Word *words, int count) {
     View v;
     int known = look(r, key, &v), done;
     if (known < DONE) return known;
-    if ((done = known == ABSENT ? count_miss(r, down) : count_in_place(r, &v, (u64)delta, down, &number)) != DONE) return done;
+    if (known == ABSENT) done = count_miss(r, down);
+    else done = usual ? count_in_place(r, &v, (u64)delta, down, &number) : count_in_general(r, &v, (u64)delta, down, &number);
+    if (done != DONE) return done;
     if (known == ABSENT) APPEND(r, "NF");
     else if (HAS(seen, 'q')) return DONE;
     else if (HAS(seen, 'v')) {
@@ -1541,25 +1601,17 @@ static int binary_get(Runner *r, const Packet *p, View *v, int known) {
     append(r, p->key.at, key);
     append(r, value.at, value.size);
     COUNT(r, hits);
-    return use(r, v, r->read);
+    return use_read(r, v);
 }
 
 static int binary_set(Runner *r, const Packet *p, View *v, int known) {
-    if (p->cas || p->extras.size != 8 || p->value.size > r->safe_size || read_big(p->extras.at + 4, 4)) return STOP;
-    if (known != ABSENT && (!r->cas || !v->unique || v->expires)) return STOP;
+    if (p->cas || p->extras.size != 8 || p->value.size > r->safe_size) return STOP;
     char digits[20];
     Word flags = {digits, write_digits(digits, read_big(p->extras.at, 4))};
-    PyObject *wire = frame(p->key, flags, p->value, (Word){"", 0});
-    if (!wire) return ERROR;
-    if (known != ABSENT && p->opcode == OP_SETQ && PyBytes_GET_SIZE(wire) != v->size) {  /* the twin drops the unique */
-        Py_DECREF(wire);
-        return STOP;
-    }
-    int done = known == ABSENT ? insert(r, wire, 0, &v->item) : overwrite(r, v, wire);
-    if (done != DONE || p->opcode != OP_SET) return done;
-    if (known == ABSENT && r->cas && (done = number(r, v)) != DONE) return done;
-    append_header(r, p, 0, 0, 0, 0, v->unique);
-    return DONE;
+    int shown = p->opcode == OP_SET;
+    int done = store_for_unique(r, v, known, frame_of(p->key, flags, p->value, (Word){"", 0}), (long long)read_big(p->extras.at + 4, 4), shown);
+    if (done == DONE && shown) append_header(r, p, 0, 0, 0, 0, v->unique);
+    return done;
 }
 
 static int binary_join(Runner *r, const Packet *p, View *v, int known, int before) {
@@ -1592,7 +1644,9 @@ static int binary_delete(Runner *r, const Packet *p, const View *v, int known) {
 static int binary_touch(Runner *r, const Packet *p, View *v, int known) {
     if (p->extras.size != 4 || p->value.size || known == ABSENT || (r->cas && !v->unique)) return STOP;
     long long exptime = (long long)read_big(p->extras.at, 4);
+#ifndef RECORDS
     if ((exptime != 0) != (v->expires != 0)) return STOP;
+#endif
     int done = retime(r, v, exptime);
     if (done != DONE) return done;
     append_header(r, p, 0, 4, 0, 4, v->unique);
@@ -1680,8 +1734,9 @@ static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int bin
     r->reply_size = 0;
     while (start + r->position < end && r->served < r->at_most) {
         Packet packet;
+        if (r->reply_size > MOST_REPLIES / 2 && (done = flush_replies(r)) != DONE) break;
         Py_ssize_t before = r->reply_size;
-        done = r->dicts ? make_room(r, 2048) : STOP;
+        done = can_run(r) ? make_room(r, 2048) : STOP;
         if (binary) {
             int whole = read_packet(start + r->position, end, &packet, &after);
             if (!whole) break;
@@ -1721,6 +1776,11 @@ static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int bin
 
 static PyObject *Runner_text(Runner *r, PyObject *const *args, Py_ssize_t count) { return run(r, args, count, 0); }
 static PyObject *Runner_binary(Runner *r, PyObject *const *args, Py_ssize_t count) { return run(r, args, count, 1); }
+
+#ifdef RECORDS
+#include "records/init.h"
+#else
+#define MODULE "memlite.server.execution._native"
 
 static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"engine", "item", "full_item", "table", "policy", "shared", "text_twin", "binary_twin", "replies",
@@ -1803,6 +1863,13 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
 #define REFERENCES(X) X(engine) X(table) X(counters) X(clock) X(usage) X(item_type) X(full_type) X(table_type) X(policy_type) X(shared) X(read) X(used) X(fast_read) \
     X(fast_store) X(full_store) X(text_twin) X(binary_twin) X(replies) X(find) X(dicts) X(policy) X(line) X(whole) X(fresh[0]) X(fresh[1]) X(fresh[2]) \
     X(fresh[3]) X(zero) X(popleft) X(sizes) X(count_evictions) X(chunk_sizes)
+#define FIELDS(r) &(r)->wire, &(r)->state, &(r)->expires, &(r)->extra, &(r)->until, &(r)->get_by_line, &(r)->flushed, \
+    &(r)->version, &(r)->fresh_now, &(r)->garbage, &(r)->filling, &(r)->left, &(r)->ghost, &(r)->ghost_table, \
+    &(r)->ghost_mask, &(r)->ghost_depth, &(r)->ghost_next, &(r)->small_queue, &(r)->main_queue, &(r)->push, &(r)->oldest, \
+    &(r)->older, &(r)->newest, &(r)->evicts, &(r)->on_evict, &(r)->observer, &(r)->second, &(r)->evictions, &(r)->evicted, \
+    &(r)->evicted_time, &(r)->evicted_unfetched
+#endif
+
 #define VISIT(name) Py_VISIT(r->name);
 #define CLEAR(name) Py_CLEAR(r->name);
 
@@ -1819,16 +1886,16 @@ static int Runner_clear(Runner *r) {
 static void Runner_dealloc(Runner *r) {
     PyObject_GC_UnTrack(r);
     Runner_clear(r);
-    Field *fields[] = {&r->wire, &r->state, &r->expires, &r->extra, &r->until, &r->get_by_line, &r->flushed, &r->version,
-                       &r->fresh_now, &r->garbage, &r->filling, &r->left, &r->ghost, &r->ghost_table, &r->ghost_mask,
-                       &r->ghost_depth, &r->ghost_next, &r->small_queue, &r->main_queue, &r->push, &r->oldest, &r->older,
-                       &r->newest, &r->evicts, &r->on_evict, &r->observer, &r->second, &r->evictions, &r->evicted,
-                       &r->evicted_time, &r->evicted_unfetched};
+    Field *fields[] = {FIELDS(r)};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) Py_CLEAR(fields[i]->name);
     for (int i = 0; i < COUNTED; i++) Py_CLEAR(r->counter[i].name);
-    for (int i = 0; i < NUMBERS; i++) Py_CLEAR(r->number[i].name);
     PyMem_Free(r->reply);
+#ifdef RECORDS
+    PyMem_Free(r->copy);
+#else
+    for (int i = 0; i < NUMBERS; i++) Py_CLEAR(r->number[i].name);
     PyMem_Free(r->gone);
+#endif
     Py_TYPE(r)->tp_free(r);
 }
 
@@ -1844,7 +1911,7 @@ static PyMemberDef Runner_members[] = {
 };
 static PyTypeObject RunnerType = {
     PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "memlite.server.execution._native.Runner", .tp_basicsize = sizeof(Runner),
+    .tp_name = MODULE ".Runner", .tp_basicsize = sizeof(Runner),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, .tp_new = PyType_GenericNew, .tp_init = (initproc)Runner_init,
     .tp_dealloc = (destructor)Runner_dealloc, .tp_traverse = (traverseproc)Runner_traverse, .tp_clear = (inquiry)Runner_clear,
     .tp_methods = Runner_methods, .tp_members = Runner_members, .tp_doc = "Carries out runs of commands; see runner.py.",

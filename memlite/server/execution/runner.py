@@ -17,15 +17,15 @@ from memlite.server.execution.dialects import BINARY, TEXT, Dialect
 from memlite.server.execution.short_commands import SHORTCUTS
 from memlite.server.execution.text_commands import TextCommands
 
-__all__ = ["NATIVE", "Run", "Runner", "make_runner", "run_of"]
+__all__ = ["NATIVE", "VERSION", "BinaryTwin", "Run", "Runner", "make_runner", "run_of", "text_twin"]
 
 Run: TypeAlias = Callable[..., bytes | None]
 """Carries out commands; see `Runner.text`."""
 
-_VERSION: Final = 4
+VERSION: Final = 4
 """`_native.c` has the same."""
 
-NATIVE: Final[Any] = extension("memlite.server.execution._native", _VERSION)
+NATIVE: Final[Any] = extension("memlite.server.execution._native", VERSION)
 """The module in C; None if it is not used."""
 
 _CR: Final = 13
@@ -78,9 +78,30 @@ def make_runner(engine: MemoryEngine, commands_per_read: int) -> Runner | None:
     replies: list[Part] = []
     # Shortcuts use neither of the two in the middle.
     text = TextCommands(engine, cast("Any", None), cast("Any", None), replies)
+    runner: Runner = NATIVE.Runner(
+        engine,
+        Item,
+        FullItem,
+        ItemTable,
+        S3Fifo,
+        shared,
+        text_twin(text),
+        BinaryTwin(engine, replies),
+        replies,
+        commands_per_read,
+        EvictionCounts,
+        EPOCH,
+    )
+    return runner
+
+
+def text_twin(text: TextCommands) -> Callable[[bytes, int], int]:
+    """Return what carries out the text command at a position, if there is a shortcut for it.
+
+    It returns where the next one is, or 0 if nothing was done.
+    """
 
     def carry_out(data: bytes, position: int) -> int:
-        """Carry out the text command at `position`; return where the next one is, or 0."""
         newline = data.find(b"\n", position)
         if newline <= position or data[newline - 1] != _CR:
             return 0
@@ -91,24 +112,10 @@ def make_runner(engine: MemoryEngine, commands_per_read: int) -> Runner | None:
         shortcut = SHORTCUTS.get(words[0])
         return 0 if shortcut is None else shortcut(text, words, data, newline + 1)
 
-    runner: Runner = NATIVE.Runner(
-        engine,
-        Item,
-        FullItem,
-        ItemTable,
-        S3Fifo,
-        shared,
-        carry_out,
-        _BinaryTwin(engine, replies),
-        replies,
-        commands_per_read,
-        EvictionCounts,
-        EPOCH,
-    )
-    return runner
+    return carry_out
 
 
-class _BinaryTwin:
+class BinaryTwin:
     """Carries out a packet that has arrived as a whole; what that needs is imported then.
 
     Args:

@@ -14,7 +14,7 @@ from memlite.server.interfaces import Client
 if TYPE_CHECKING:
     from memlite.server.admin.admin import Admin
 
-__all__ = ["SharedExecution"]
+__all__ = ["SharedExecution", "SharedTextCommands"]
 
 _SHORTEST_GET = len(b"get k\r\n")
 

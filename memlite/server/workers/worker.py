@@ -20,8 +20,10 @@ from memlite.memory import ItemTable
 from memlite.server.connections.connection import Connection
 from memlite.server.connections.listeners import Listener
 from memlite.server.connections.register import Register
-from memlite.server.connections.shared import PassedConnection, SharedConnection
+from memlite.server.connections.shared import PassedConnection, RunConnection, SharedConnection
 from memlite.server.execution.execution import Execution
+from memlite.server.execution.records import make_shared_runner
+from memlite.server.execution.runner import Runner
 from memlite.server.execution.shared_text import SharedExecution
 from memlite.server.lifecycle import Lifecycle, Service
 from memlite.server.server import Server
@@ -165,6 +167,7 @@ class WorkerServer(Server):
     _lifecycle_type = WorkerLifecycle
     _register_type = WorkerRegister
     _table_in_process = False  # whose memory says nothing about the items
+    _says_how = False  # their parent does
 
     def __init__(
         self,
@@ -193,6 +196,9 @@ class WorkerServer(Server):
         mapping = self._shared.mapping
         if mapping is None:
             return PassedConnection(self._connections)
+        # While slow commands are looked for, nothing is run, and a get alone has its own way.
+        if self._connections.runner is not None and self.slow is None:
+            return RunConnection(self._connections)
         return SharedConnection(self._connections, mapping.table)
 
     def _make_near_cache(self, backend: Backend, size: int) -> Backend:
@@ -272,6 +278,12 @@ class WorkerServer(Server):
             return super()._make_untraced_execution()
         engine = cast("PlainSharedEngine", self.engine)
         return SharedExecution(engine, self.table, lambda: self.administration.admin)
+
+    def _make_runner(self) -> Runner | None:
+        if self._shared.mapping is None:
+            return None
+        engine = cast("PlainSharedEngine", self.engine)
+        return make_shared_runner(engine, self.limits.commands_per_read)
 
     def _count_segments(self) -> int:
         """Return a number that changes while a segment is evicted."""

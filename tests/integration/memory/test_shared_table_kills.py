@@ -12,13 +12,8 @@ import pytest
 
 from memlite.memory.shared import native
 
-KINDS = [
-    "pure",
-    pytest.param(
-        "native",
-        marks=pytest.mark.skipif(native() is None, reason="the table in C is not compiled"),
-    ),
-]
+in_c = pytest.mark.skipif(native() is None, reason="the table in C is not compiled")
+KINDS = ["pure", pytest.param("native", marks=in_c), pytest.param("runner", marks=in_c)]
 
 KILLS = int(os.environ.get("MEMLITE_TEST_KILLS", "1000"))
 MORE_THAN_FITS = (1, 1500)

@@ -34,7 +34,8 @@ TEXT = (
     b"mg K v\r\n", b"mg K\r\n", b"mg K s t f v k q\r\n", b"mg K v Oabc q\r\n", b"mg K c v\r\n",
     b"ms K S\r\nV\r\n", b"ms K S F5 c\r\nV\r\n", b"ms K S q T0\r\nV\r\n", b"md K\r\n",
     b"md K q\r\n",
-    b"ma K v\r\n", b"ma K MD D5\r\n", b"mn\r\n", b"mn\n", b"\r\n", b"\n", b"flush_all\r\n", b"TICK",
+    b"ma K v\r\n", b"ma K MD D5\r\n", b"ma K D1 k v\r\n", b"mn\r\n", b"mn\n", b"\r\n", b"\n",
+    b"flush_all\r\n", b"TICK",
 )  # fmt: skip
 
 
@@ -184,6 +185,7 @@ BY_KEY = (
     Opcode.GET, Opcode.GETQ, Opcode.GETK, Opcode.GETKQ, Opcode.DELETE, Opcode.DELETEQ,
 )  # fmt: skip
 TOUCHES = (Opcode.TOUCH, Opcode.GAT, Opcode.GATQ, Opcode.GATK, Opcode.GATKQ)
+BINARY_EXPTIMES = (0, 0, 0, 1, 100)
 BINARY_KEYS = (b"a", b"b", b"with space", b"line\n", b"k" * 250)
 
 
@@ -191,7 +193,7 @@ def binary_command(choice):
     """Return a function from a client to a packet."""
     key = choice.choice(BINARY_KEYS)
     value = choice.choice(VALUES)
-    exptime = choice.choice((0, 0, 0, 1, 100))
+    exptime = choice.choice(BINARY_EXPTIMES)
     delta = choice.choice((0, 1, 99, 2**64 - 1))
     conditional = choice.random() < 0.15
     opcode = choice.choice((*STORES, *JOINS, *COUNTS, *BY_KEY, *TOUCHES, Opcode.NOOP))

@@ -225,6 +225,7 @@ def test_values_of_any_size(size):
     compare(pair, b"get a\r\n")
     compare(pair, b"get a a b\r\nget b\r\nget a\r\nmg a s v f\r\ngets a\r\ngat 0 a\r\nmn\r\n")
     compare(pair, b"append a 0 0 3\r\nabc\r\nprepend a 0 0 2\r\nde\r\nmg a s v\r\n")
+    compare(pair, b"get a b\r\n" * 19 + b"mn\r\n")
     compare(pair, b"set a 7 0 %d\r\n%b\r\n" % (size, value))
 
 

@@ -8,9 +8,12 @@ from tests.support.sanitized import needs_sanitizers, run_sanitized
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("name", "tests"), [("_native", "test_runner.py"), ("records._native", "test_shared_runner.py")]
+)
 @needs_sanitizers
-def test_runs_in_c_under_sanitizers(tmp_path: Path) -> None:
+def test_runs_in_c_under_sanitizers(tmp_path: Path, name: str, tests: str) -> None:
     run_sanitized(
-        tmp_path, "memlite.server.execution._native", "tests/unit/server/execution/test_runner.py"
+        tmp_path, f"memlite.server.execution.{name}", f"tests/unit/server/execution/{tests}"
     )

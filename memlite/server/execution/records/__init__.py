@@ -1,0 +1,39 @@
+"""Runs of commands in C on a table that processes share; see `memlite.server.execution.runner`."""
+
+import logging
+from typing import Any, Final, cast
+
+from memlite.core.build import extension
+from memlite.engine.shared_plain import PlainSharedEngine
+from memlite.memory import Part
+from memlite.server.execution.runner import VERSION, BinaryTwin, Runner, text_twin
+from memlite.server.execution.shared_text import SharedTextCommands
+
+__all__ = ["NATIVE", "make_shared_runner"]
+
+_log = logging.getLogger(__name__)
+
+NATIVE: Final[Any] = extension("memlite.server.execution.records._native", VERSION)
+"""The module in C; None if it is not used."""
+
+
+def make_shared_runner(engine: PlainSharedEngine, commands_per_read: int) -> Runner | None:
+    """Return what carries out commands on the table of an engine; None unless both are in C.
+
+    Args:
+        engine: has the table.
+        commands_per_read: as in `memlite.protocol.Limits`.
+    """
+    table = engine.table_in_c
+    if NATIVE is None or table is None:
+        return None
+    replies: list[Part] = []
+    # As in `make_runner`, shortcuts use neither of the two in the middle.
+    text = SharedTextCommands(engine, cast("Any", None), cast("Any", None), replies)
+    twins = text_twin(text), BinaryTwin(engine, replies)
+    try:
+        runner: Runner = NATIVE.Runner(engine, table, *twins, replies, commands_per_read)
+    except NotImplementedError as error:
+        _log.warning("commands are not carried out in C: %s", error)
+        return None
+    return runner

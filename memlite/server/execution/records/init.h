@@ -1,0 +1,41 @@
+/* How a runner on a shared table is made: see ../_native.c. */
+
+#define MODULE "memlite.server.execution.records._native"
+
+static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"engine", "table", "text_twin", "binary_twin", "replies", "at_most", NULL};
+    PyObject *engine, *table, *text, *binary, *replies, *example, *usage = NULL, *cas = NULL, *safe = NULL;
+    if (r->engine) return PyErr_Format(PyExc_TypeError, "a runner is made once"), -1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO!n:Runner", names, &engine, &table, &text, &binary, &PyList_Type, &replies,
+                                     &r->at_most)) return -1;
+    if (!(r->api = PyCapsule_Import(API_NAME, 0))) return -1;
+    if (r->api->version != API_VERSION) return PyErr_Format(PyExc_NotImplementedError, "the table was compiled for another version"), -1;
+    if (!PyObject_TypeCheck(table, r->api->type)) return PyErr_Format(PyExc_TypeError, "a table in C is needed"), -1;
+    /* Python hashes short texts in another way where it was built to do so. */
+    r->hash = PyHash_GetFuncDef()->hash;
+    if (!(example = PyBytes_FromString("get k\r\n"))) return -1;
+    Py_hash_t hash = PyObject_Hash(example);
+    Py_DECREF(example);
+    if (hash != r->hash("get k\r\n", 7)) return PyErr_Format(PyExc_NotImplementedError, "texts are hashed in another way"), -1;
+    r->engine = Py_NewRef(engine);
+    r->table = Py_NewRef(table);
+    r->text_twin = Py_NewRef(text);
+    r->binary_twin = Py_NewRef(binary);
+    r->replies = Py_NewRef(replies);
+    if (!(r->copy = PyMem_Malloc(MOST_COPIED))) return PyErr_NoMemory(), -1;
+    if (!(r->counters = PyObject_GetAttrString(engine, "counters")) || !(r->clock = PyObject_GetAttrString(engine, "clock"))) return -1;
+    if ((usage = PyObject_GetAttrString(engine, "usage"))) r->fast_read = PyObject_GetAttrString(usage, "fast_read");
+    Py_XDECREF(usage);
+    if (r->fast_read && !PyList_CheckExact(r->fast_read)) PyErr_SetString(PyExc_TypeError, "states are a list");
+    if (!PyErr_Occurred() && (cas = PyObject_GetAttrString(engine, "cas_enabled"))) r->cas = (char)PyObject_IsTrue(cas);
+    if (!PyErr_Occurred() && (safe = PyObject_GetAttrString(engine, "safe_size"))) r->safe_size = PyLong_AsSsize_t(safe);
+    Py_XDECREF(cas);
+    Py_XDECREF(safe);
+    PyObject *type = (PyObject *)Py_TYPE(r->counters);
+    int done = PyErr_Occurred() ? ERROR : find_field(&r->until, type, "until_slow_sample");
+    for (int i = 0; done == DONE && i < COUNTED; i++) done = find_field(&r->counter[i], type, COUNTER_NAMES[i]);
+    return done == DONE ? 0 : -1;
+}
+
+#define REFERENCES(X) X(engine) X(table) X(counters) X(clock) X(fast_read) X(text_twin) X(binary_twin) X(replies)
+#define FIELDS(r) &(r)->until

@@ -1,0 +1,220 @@
+/* What commands do to the records of a shared table: the twin of engine/shared_plain.py. Each reads an item, which
+takes no lock, and stores another if that is still the one that is there: as in Python, others may come between. */
+
+enum { TRIES = 4 };
+#define MOST_COPIED ((uint32_t)MOST_REPLIES / 8)  /* bytes of an item; larger ones are left to the twin */
+
+/* Any call into Python may take time. The table itself is where it was. */
+static int follow(Runner *r) {
+    r->timed = 0;
+    return DONE;
+}
+
+static int can_run(Runner *r) { return 1; }
+
+/* Makes `r->key` the name of a key; the caller keeps its bytes. */
+static void name(Runner *r, Word key) {
+    char line[LONGEST_KEY + 6] = "get ";
+    memcpy(line + 4, key.at, key.size);
+    memcpy(line + 4 + key.size, "\r\n", 2);
+    Py_hash_t hash = r->hash(line, key.size + 6);
+    r->api->name(&r->key, key.at, (uint32_t)key.size, (uint64_t)(hash == -1 ? -2 : hash));
+}
+
+static int read_item(Runner *r, Word key, char *to, View *v) {
+    if (key.size < 1 || key.size > LONGEST_KEY) return STOP;
+    name(r, key);
+    int found = r->api->read(r->table, &r->key, to, MOST_COPIED, &v->seen);
+    if (found != TABLE_DONE) return found == TABLE_ABSENT ? ABSENT : STOP;
+    v->at = to;
+    v->size = v->seen.length;
+    v->expires = v->seen.expires;
+    v->unique = r->cas ? v->seen.unique : 0;
+    return DONE;
+}
+
+/* DONE, ABSENT, or STOP for an item that is not plain. */
+static int look(Runner *r, Word key, View *v) { return read_item(r, key, r->copy, v); }
+
+static int use_read(Runner *r, const View *v) {
+    r->api->use(r->table, &v->seen);
+    return DONE;
+}
+
+/* Stores a reply under the key that was named last, if the item there has the unique `condition`: TABLE_CHANGED
+if it has not, STOP if the table has to do more. */
+static int write_item(Runner *r, const Frame *frame, double expires, u64 condition, int how, View *v) {
+    Py_ssize_t size = frame_size(frame);
+    char *to = r->api->reserve(r->table, (uint32_t)size);
+    if (!to) return PyErr_Occurred() ? ERROR : STOP;
+    write_frame(to, frame);
+    uint64_t unique;
+    int done = r->api->commit(r->table, &r->key, (uint32_t)size, expires, condition, how, &unique);
+    if (v) v->unique = r->cas ? unique : 0;
+    return done == TABLE_DONE ? DONE : done == TABLE_CHANGED ? TABLE_CHANGED : done == TABLE_ERROR ? ERROR : STOP;
+}
+
+static int stored(Runner *r, int done) {
+    if (done != DONE) return done;
+    COUNT(r, cmd_set);
+    COUNT(r, total_items);
+    return DONE;
+}
+
+static int count_item(Runner *r, View *v, u64 delta, int down, u64 *number, int uses) {
+    Word key = {r->key.key, r->key.length};
+    char digits[20];
+    for (int tries = 0;; tries++) {
+        if (count_of_item(v, delta, down, number, digits) != DONE) return STOP;
+        Frame frame = frame_of(key, flags_of(v, key.size), (Word){digits, value_size(v)}, (Word){"", 0});
+        int how = v->seen.state & FETCHED ? STORE_FETCHED : 0;  /* it stays the item that was fetched */
+        if (uses) how |= how ? STORE_USED_TWICE : STORE_USED;
+        int done = write_item(r, &frame, v->expires, v->seen.unique, how, v);
+        if (done == DONE) break;
+        if (done != TABLE_CHANGED) return done;
+        if (tries == TRIES - 1 || look(r, key, v) != DONE) return STOP;
+    }
+    if (down) COUNT(r, decr_hits);
+    else COUNT(r, incr_hits);
+    return DONE;
+}
+
+static int count_in_place(Runner *r, View *v, u64 delta, int down, u64 *number) { return count_item(r, v, delta, down, number, 0); }
+
+/* As the twin does where it has no shortcut: it finds the item once more, and again to mark it as fetched. */
+static int count_in_general(Runner *r, View *v, u64 delta, int down, u64 *number) { return count_item(r, v, delta, down, number, 1); }
+
+static int count_miss(Runner *r, int down) {
+    count_of(r, down ? N_decr_misses : N_incr_misses, 1);
+    return DONE;
+}
+
+static int join(Runner *r, View *v, Word key, Word value, int before) {
+    for (int tries = 0;; tries++) {
+        if (v->size + value.size + SAFE_DIGITS > r->safe_size) return STOP;
+        Word old = {value_at(v), value_size(v)}, flags = flags_of(v, key.size);
+        Frame frame = before ? frame_of(key, flags, value, old) : frame_of(key, flags, old, value);
+        int done = write_item(r, &frame, v->expires, v->seen.unique, 0, v);
+        if (done != TABLE_CHANGED) return stored(r, done);
+        if (tries == TRIES - 1 || look(r, key, v) != DONE) return STOP;
+    }
+}
+
+/* Touches the item that was looked up last, whatever it is by now: it may be larger. */
+static int retime(Runner *r, View *v, long long exptime) {
+    double expires;
+    if (exptime < 0 || exptime > INT_MAX || make_room(r, MOST_COPIED) != DONE) return STOP;
+    if (expiry(r, exptime, &expires) < 0) return ERROR;
+    int done = r->api->touch(r->table, &r->key, expires, r->copy, MOST_COPIED, &v->seen);
+    if (done != TABLE_DONE) return done == TABLE_ERROR ? ERROR : STOP;
+    v->size = v->seen.length;
+    v->unique = r->cas ? v->seen.unique : 0;
+    COUNT(r, cmd_touch);
+    COUNT(r, touch_hits);
+    return DONE;
+}
+
+static int touch_miss(Runner *r) {
+    COUNT(r, cmd_touch);
+    COUNT(r, touch_misses);
+    return DONE;
+}
+
+static int get_miss(Runner *r) {
+    COUNT(r, get_misses);
+    return DONE;
+}
+
+static int delete_miss(Runner *r) {
+    COUNT(r, delete_misses);
+    return DONE;
+}
+
+/* Removes the item that was looked up last, whatever it is by now. */
+static int delete_item(Runner *r, const View *v) {
+    int done = r->api->drop(r->table, &r->key);
+    if (done != TABLE_DONE) return done == TABLE_ERROR ? ERROR : STOP;
+    COUNT(r, delete_hits);
+    return DONE;
+}
+
+/* `get <key>*`, and `gets` if the uniques are shown. Nothing is noted before all keys are known to be plain. */
+static int text_get(Runner *r, const char *start, const char *at, const char *end, int uniques, const char **after) {
+    _Atomic uint32_t *places[MOST_KEYS];
+    Py_ssize_t hits = 0, misses = 0;
+    View v;
+    for (;; at++) {
+        Word key = {at, 0};
+        while (at < end && (unsigned char)*at > ' ') at++;
+        key.size = at - key.at;
+        if (at == end || hits + misses == MOST_KEYS) return STOP;
+        int done = make_room(r, MOST_COPIED + 1 + 20 + END_SIZE);
+        if (done != DONE) return done;
+        char *to = r->reply + r->reply_size;
+        int known = read_item(r, key, to, &v);
+        if (known < DONE) return known;
+        if (known == ABSENT) misses++;
+        else {
+            places[hits++] = v.seen.at;
+            Py_ssize_t size = v.size - END_SIZE;
+            if (uniques) {
+                char digits[20], *head = (char *)memchr(to, '\n', size) - 1;
+                int length = write_digits(digits, v.unique);
+                memmove(head + 1 + length, head, to + size - head);
+                *head = ' ';
+                memcpy(head + 1, digits, length);
+                size += 1 + length;
+            }
+            r->reply_size += size;
+        }
+        if (*at == '\r' && at + 1 < end && at[1] == '\n') break;
+        if (*at != ' ') return STOP;
+    }
+    *after = at + 2;
+    APPEND(r, "END\r\n");
+    for (Py_ssize_t i = 0; i < hits; i++) r->api->use(r->table, &(Seen){.at = places[i]});
+    if (hits) count_of(r, N_hits, hits);
+    if (misses) count_of(r, N_get_misses, misses);
+    return DONE;
+}
+
+/* Stores, and returns one of STORED to NOT_FOUND; STOP if the twin has to. */
+static int store(Runner *r, enum Mode mode, Word key, Word flags, Word value, u64 unique, long long exptime) {
+    double expires;
+    View v;
+    Frame frame = frame_of(key, flags, value, (Word){"", 0});
+    if (key.size < 1 || key.size > LONGEST_KEY) return STOP;
+    if (expiry(r, exptime, &expires) < 0) return ERROR;
+    if (mode <= SET_USED) {
+        name(r, key);
+        return stored(r, write_item(r, &frame, expires, ANY, mode == SET_USED ? STORE_USED : 0, NULL));
+    }
+    for (int tries = 0; tries < TRIES; tries++) {
+        int known = look(r, key, &v), done;
+        if (known < DONE) return known;
+        if (mode == ADD && known == ABSENT) done = write_item(r, &frame, expires, 0, 0, NULL);
+        else if (known == ABSENT || mode == ADD) {
+            COUNT(r, cmd_set);
+            if (mode == CAS) COUNT(r, cas_misses);
+            return mode == CAS ? NOT_FOUND : NOT_STORED;
+        } else if (mode == APPEND_TO || mode == PREPEND_TO) return join(r, &v, key, value, mode == PREPEND_TO);
+        else if (mode == CAS && !r->cas) return STOP;
+        else if (mode == CAS && v.unique != unique) {
+            COUNT(r, cmd_set);
+            COUNT(r, cas_badval);
+            return EXISTS;
+        } else done = write_item(r, &frame, expires, v.seen.unique, 0, NULL);
+        if (done == TABLE_CHANGED) continue;
+        if (done == DONE && mode == CAS) COUNT(r, cas_hits);
+        return stored(r, done);
+    }
+    return STOP;
+}
+
+/* Stores; the unique is that of the view then. What it finds counts as used, as without a shortcut. */
+static int store_for_unique(Runner *r, View *v, int known, Frame frame, long long exptime, int shown) {
+    double expires;
+    if (exptime > INT_MAX) return STOP;
+    if (expiry(r, exptime, &expires) < 0) return ERROR;
+    return stored(r, write_item(r, &frame, expires, ANY, STORE_USED, v));
+}

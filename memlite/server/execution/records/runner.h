@@ -1,0 +1,27 @@
+/* What a runner on a shared table has, and what it knows of an item: see ../_native.c. */
+
+#include "../../../memory/shared/api.h"
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *engine, *table, *counters, *clock, *fast_read, *text_twin, *binary_twin, *replies;
+    PyObject *line, *whole, *out;  /* the first two are always NULL */
+    const TableApi *api;
+    Py_hash_t (*hash)(const void *, Py_ssize_t);
+    Field until, counter[COUNTED];
+    long long count[COUNTED];  /* what has yet to be added to the counters */
+    unsigned counted;  /* a bit for each of these that is not 0 */
+    char *reply, *copy;  /* `copy`: of the item that was looked up last */
+    Py_ssize_t reply_size, reply_room, position, served, at_most, safe_size;
+    double now;
+    Wanted key;
+    char timed, busy, cas;
+} Runner;
+
+typedef struct {  /* an item without meta flags that has not expired */
+    const char *at;  /* the reply to a get */
+    Py_ssize_t size;
+    double expires;
+    u64 unique;  /* that clients see: 0 if they see none */
+    Seen seen;
+} View;
