@@ -1,13 +1,13 @@
-/* Bytes of requests and replies, taken apart and put together: the twin of framing.py.
+/* Bytes of requests and replies, taken apart and put together: the twin of framing.py and lone.py.
 
-Each function does what the one of the same name there does, which says more; tests compare them. None
-keeps anything, none writes to what it is given. */
+Each function does what the one of the same name there does, which says more; tests compare them. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <structmember.h>
 #include <string.h>
 
-#define VERSION 1  /* of the functions: what was compiled for another is not used */
+#define VERSION 2  /* of the functions: what was compiled for another is not used */
 #define LENGTH_DIGITS 19
 #define MOST_OWNERS 64
 
@@ -186,7 +186,320 @@ done:
     return result;
 }
 
+/* A request that came alone: Lone in lone.py. */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *executor, *write, *counters;
+    char alone, reads;
+} Lone;
+
+static PyTypeObject Lone_type;
+static PyObject *s_answer, *s_append, *s_bytes_written, *s_fail, *s_limited, *s_note_time, *s_answered,
+    *s_pending, *s_popleft, *s_queue, *s_send, *s_take_some, *s_wrote;
+
+static int lone_init(Lone *self, PyObject *args, PyObject *kwargs) {
+    PyObject *executor;
+    if (kwargs || !PyArg_ParseTuple(args, "O", &executor)) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "an executor is needed");
+        return -1;
+    }
+    Py_XSETREF(self->executor, Py_NewRef(executor));
+    self->reads = 1;
+    return 0;
+}
+
+static int lone_traverse(Lone *self, visitproc visit, void *arg) {
+    Py_VISIT(self->executor);
+    Py_VISIT(self->write);
+    Py_VISIT(self->counters);
+    return 0;
+}
+
+static int lone_clear(Lone *self) {
+    Py_CLEAR(self->executor);
+    Py_CLEAR(self->write);
+    Py_CLEAR(self->counters);
+    return 0;
+}
+
+static void lone_dealloc(Lone *self) {
+    PyObject_GC_UnTrack(self);
+    lone_clear(self);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *tell(Lone *self, PyObject *name, PyObject *what) {
+    PyObject *executor = self->executor;
+    if (!executor || executor == Py_None) Py_RETURN_NONE;
+    Py_INCREF(executor);
+    PyObject *result = PyObject_CallMethodOneArg(executor, name, what);
+    Py_DECREF(executor);
+    return result;
+}
+
+static PyObject *lone_answer(Lone *self, PyObject *reply) { return tell(self, s_answer, reply); }
+static PyObject *lone_fail(Lone *self, PyObject *error) { return tell(self, s_fail, error); }
+
+/* Has `node` send a request; what `Node.send` does if nothing is special is done here. */
+static int send_by(PyObject *node, PyObject *data, PyObject *receiver) {
+    PyObject *limited = PyObject_GetAttr(node, s_limited);
+    if (!limited) return -1;
+    Py_DECREF(limited);  /* a bool */
+    PyObject *result, *pending;
+    if (limited == Py_False) {
+        PyObject *queue = PyObject_GetAttr(node, s_queue);
+        if (!queue) return -1;
+        int waits = PyList_CheckExact(queue) && PyList_GET_SIZE(queue) > 0, failed = 0;
+        if (waits) {
+            failed = !(pending = PyObject_GetAttr(node, s_pending)) || PyList_Append(queue, data);
+            result = failed ? NULL : PyObject_CallMethodOneArg(pending, s_append, receiver);
+            failed = !result;
+            Py_XDECREF(result);
+            Py_XDECREF(pending);
+        }
+        Py_DECREF(queue);
+        if (waits) return failed ? -1 : 0;
+    }
+    PyObject *args[] = {node, data, receiver};
+    result = PyObject_VectorcallMethod(s_send, args, 3, NULL);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+static PyObject *sent(Lone *self, PyObject *node, PyObject *data, int reads) {
+    self->alone = 1;
+    self->reads = reads;
+    Py_INCREF(node);
+    int failed = send_by(node, data, (PyObject *)self);
+    Py_DECREF(node);
+    if (failed) return NULL;
+    Py_RETURN_TRUE;
+}
+
+static PyObject *lone_take(Lone *self, PyObject *const *args, Py_ssize_t count) {
+    if (count != 3 || !PyDict_Check(args[0]) || !PyBytes_CheckExact(args[1]))
+        return PyErr_Format(PyExc_TypeError, "a dictionary, bytes and a type are needed");
+    if (self->alone) Py_RETURN_FALSE;
+    PyObject *node = PyDict_GetItemWithError(args[0], args[1]);
+    if (!node && PyErr_Occurred()) return NULL;
+    if (!node || (PyObject *)Py_TYPE(node) != args[2]) Py_RETURN_FALSE;
+    return sent(self, node, args[1], 1);
+}
+
+/* The number that [at, end) is if it is written as it should be, and no more than four digits; else -1. */
+static long small_number(const char *at, const char *end) {
+    if (end - at > 4 || (end - at > 1 && *at == '0')) return -1;
+    return (long)number(at, end);
+}
+
+static PyObject *lone_take_set(Lone *self, PyObject *const *args, Py_ssize_t count) {
+    long most = count == 4 ? PyLong_AsLong(args[2]) : -1;
+    if (most < 0 || !PyDict_Check(args[0]) || !PyBytes_CheckExact(args[1]))
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "a dictionary, bytes, a number and a type are needed");
+    if (self->alone) Py_RETURN_FALSE;
+    const char *start = PyBytes_AS_STRING(args[1]), *end = start + PyBytes_GET_SIZE(args[1]), *words[5];
+    const char *line = end - start > 4 && !memcmp(start, "set ", 4) ? line_end(start, end) : NULL;
+    if (!line) Py_RETURN_FALSE;
+    int known = 0;
+    words[known++] = start + 4;
+    for (const char *c = start + 4; c < line; c++) {
+        if (*c != ' ') continue;
+        if (known > 3) Py_RETURN_FALSE;
+        words[known++] = c + 1;
+    }
+    if (known != 4) Py_RETURN_FALSE;
+    words[4] = line + 1;
+    long length = small_number(words[3], line);
+    if (length < 0 || length > most || length != end - line - 4 || end[-2] != '\r' || end[-1] != '\n'
+        || small_number(words[1], words[2] - 1) < 0 || small_number(words[2], words[3] - 1) < 0) Py_RETURN_FALSE;
+    PyObject *key = PyBytes_FromStringAndSize(words[0], words[1] - 1 - words[0]);
+    PyObject *node = key ? PyDict_GetItemWithError(args[0], key) : NULL;
+    Py_XDECREF(key);
+    if (!node && PyErr_Occurred()) return NULL;
+    if (!node || (PyObject *)Py_TYPE(node) != args[3]) Py_RETURN_FALSE;
+    return sent(self, node, args[1], 0);
+}
+
+static PyMethodDef lone_methods[] = {
+    {"answer", (PyCFunction)lone_answer, METH_O, "Take the reply."},
+    {"fail", (PyCFunction)lone_fail, METH_O, "Take the error that stands for the reply."},
+    {"take", (PyCFunction)(void (*)(void))lone_take, METH_FASTCALL, "Forward a get that is known by its line."},
+    {"take_set", (PyCFunction)(void (*)(void))lone_take_set, METH_FASTCALL, "Forward a small set."},
+    {NULL},
+};
+static PyMemberDef lone_members[] = {
+    {"executor", T_OBJECT, offsetof(Lone, executor), 0, NULL},
+    {"write", T_OBJECT, offsetof(Lone, write), 0, NULL},
+    {"counters", T_OBJECT, offsetof(Lone, counters), 0, NULL},
+    {"alone", T_BOOL, offsetof(Lone, alone), 0, NULL},
+    {"reads", T_BOOL, offsetof(Lone, reads), 0, NULL},
+    {NULL},
+};
+static PyTypeObject Lone_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "memlite.proxy._native.Lone",
+    .tp_basicsize = sizeof(Lone),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "A request that came alone.",
+    .tp_new = PyType_GenericNew,
+    .tp_init = (initproc)lone_init,
+    .tp_traverse = (traverseproc)lone_traverse,
+    .tp_clear = (inquiry)lone_clear,
+    .tp_dealloc = (destructor)lone_dealloc,
+    .tp_methods = lone_methods,
+    .tp_members = lone_members,
+};
+
+/* Where a reply of the usual kinds ends, or NULL. */
+static const char *usual_end(const char *at, const char *end) {
+    if (*at == 'S') return end - at >= 8 && !memcmp(at, "STORED\r\n", 8) ? at + 8 : NULL;
+    if (is_end(at, end)) return at + END_SIZE;
+    const char *after = get_end(at, end);
+    return after ? after + END_SIZE : NULL;
+}
+
+typedef struct { PyObject *counters; Py_ssize_t bytes; } Written;
+
+static int add_written(Written *written) {
+    if (!written->bytes) return 0;
+    PyObject *before = PyObject_GetAttr(written->counters, s_bytes_written);
+    PyObject *more = before ? PyLong_FromSsize_t(written->bytes) : NULL;
+    PyObject *sum = more ? PyNumber_Add(before, more) : NULL;
+    int failed = !sum || PyObject_SetAttr(written->counters, s_bytes_written, sum);
+    Py_XDECREF(before);
+    Py_XDECREF(more);
+    Py_XDECREF(sum);
+    written->bytes = 0;
+    return failed ? -1 : 0;
+}
+
+/* Gives the request that came alone its reply: written at once, if nothing is to be done but that. */
+static int give(Lone *lone, PyObject *reply, Written *written) {
+    PyObject *write = lone->write, *result;
+    if (!lone->alone || !write || write == Py_None || !lone->counters) {
+        result = lone_answer(lone, reply);
+        Py_XDECREF(result);
+        return result ? 0 : -1;
+    }
+    lone->alone = 0;
+    if (written->counters != lone->counters) {
+        if (add_written(written)) return -1;
+        Py_XSETREF(written->counters, Py_NewRef(lone->counters));
+    }
+    written->bytes += PyBytes_GET_SIZE(reply);
+    Py_INCREF(write);
+    result = PyObject_CallOneArg(write, reply);
+    Py_DECREF(write);
+    if (!result) return -1;
+    Py_DECREF(result);
+    if (lone->write != write && lone->executor && lone->executor != Py_None) {  /* the client does not read */
+        PyObject *executor = Py_NewRef(lone->executor);
+        result = PyObject_CallMethodNoArgs(executor, s_wrote);
+        Py_DECREF(executor);
+        if (!result) return -1;
+        Py_DECREF(result);
+    }
+    return 0;
+}
+
+#define FEW 64
+
+static PyObject *piece(PyObject *data, Py_ssize_t from, Py_ssize_t to) {
+    if (!from && to == PyBytes_GET_SIZE(data)) return Py_NewRef(data);
+    return PyBytes_FromStringAndSize(PyBytes_AS_STRING(data) + from, to - from);
+}
+
+static PyObject *hand_out(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    if (count != 7 || !PyBytes_CheckExact(args[1]))
+        return PyErr_Format(PyExc_TypeError, "a node, bytes, a queue, three numbers and a type are needed");
+    PyObject *node = args[0], *data = args[1], *pending = args[2], *batch_part = args[6];
+    long long answered = PyLong_AsLongLong(args[3]), last = PyLong_AsLongLong(args[4]), timed = PyLong_AsLongLong(args[5]);
+    if (PyErr_Occurred()) return NULL;
+    const char *start = PyBytes_AS_STRING(data), *end = start + PyBytes_GET_SIZE(data), *at = start;
+    Py_ssize_t few[FEW], *ends = few, found = 0, room = FEW;
+    while (at < end) {
+        const char *after = usual_end(at, end);
+        if (!after) break;
+        if (found == room) {
+            Py_ssize_t *more = PyMem_New(Py_ssize_t, room * 4);
+            if (!more) {
+                if (ends != few) PyMem_Free(ends);
+                return PyErr_NoMemory();
+            }
+            memcpy(more, ends, room * sizeof *ends);
+            if (ends != few) PyMem_Free(ends);
+            ends = more;
+            room *= 4;
+        }
+        at = after;
+        ends[found++] = at - start;
+    }
+    Py_ssize_t taken = at - start, given = 0;
+    PyObject *error[3] = {NULL, NULL, NULL}, *value = NULL, *result;
+    Written written = {NULL, 0};
+    if (found && answered + found > last) {
+        taken = -1;
+        found = 0;
+    }
+    if (found) {
+        int failed = 0;
+        if (timed && answered + found >= timed) {
+            failed = !(result = PyObject_CallMethodNoArgs(node, s_note_time));
+            Py_XDECREF(result);
+        }
+        if (failed || !(value = PyLong_FromLongLong(answered + found)) || PyObject_SetAttr(node, s_answered, value)) taken = -2;
+        Py_XDECREF(value);
+    }
+    for (Py_ssize_t i = 0; taken > 0 && i < found; i++) {
+        int failed = 0;
+        PyObject *receiver = PyObject_CallMethodNoArgs(pending, s_popleft);
+        if (!receiver) {  /* cannot be: there are as many as requests */
+            taken = -2;
+            break;
+        }
+        if ((PyObject *)Py_TYPE(receiver) == batch_part) {
+            PyObject *rest = PyList_New(0);
+            for (Py_ssize_t j = i; rest && j < found; j++) {
+                PyObject *one = piece(data, j ? ends[j - 1] : 0, ends[j]);
+                if (!one || PyList_Append(rest, one)) Py_CLEAR(rest);
+                Py_XDECREF(one);
+            }
+            PyObject *of_part[] = {node, receiver, rest};
+            result = rest ? PyObject_VectorcallMethod(s_take_some, of_part, 3, NULL) : NULL;
+            Py_ssize_t number = result ? PyLong_AsSsize_t(result) : -1;
+            Py_XDECREF(rest);
+            Py_XDECREF(result);
+            if (number < 1) failed = 1;
+            else i += number - 1;
+        } else {
+            PyObject *reply = piece(data, given, ends[i]);
+            if (!reply) failed = 1;
+            else if (Py_IS_TYPE(receiver, &Lone_type)) failed = give((Lone *)receiver, reply, &written);
+            else {
+                failed = !(result = PyObject_CallMethodOneArg(receiver, s_answer, reply));
+                Py_XDECREF(result);
+            }
+            Py_XDECREF(reply);
+        }
+        Py_DECREF(receiver);
+        given = ends[i];
+        if (failed && !error[0] && PyErr_Occurred()) PyErr_Fetch(&error[0], &error[1], &error[2]);
+        else if (failed) PyErr_Clear();  /* the others get theirs, and the first error is raised */
+    }
+    if (ends != few) PyMem_Free(ends);
+    if (add_written(&written)) taken = -2;
+    Py_XDECREF(written.counters);
+    if (error[0]) {
+        PyErr_Clear();
+        PyErr_Restore(error[0], error[1], error[2]);
+        return NULL;
+    }
+    return taken == -2 ? NULL : PyLong_FromSsize_t(taken);
+}
+
 static PyMethodDef methods[] = {
+    {"hand_out", (PyCFunction)(void (*)(void))hand_out, METH_FASTCALL, "Gives requests their replies."},
     {"split_gets", (PyCFunction)split_gets, METH_O, "The replies to gets, and where they end."},
     {"items", (PyCFunction)(void (*)(void))items, METH_FASTCALL, "The items of a reply, and where they end."},
     {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL, "Values by their owners."},
@@ -194,10 +507,22 @@ static PyMethodDef methods[] = {
     {NULL},
 };
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "Framing in C.", -1, methods};
+static int intern_names(void) {
+    struct { PyObject **to; const char *name; } all[] = {
+        {&s_answer, "answer"}, {&s_append, "append"}, {&s_bytes_written, "bytes_written"}, {&s_fail, "fail"},
+        {&s_limited, "_limited"}, {&s_note_time, "_note_time"}, {&s_answered, "_answered"}, {&s_pending, "_pending"},
+        {&s_popleft, "popleft"}, {&s_queue, "_queue"}, {&s_send, "send"}, {&s_take_some, "_take_some"}, {&s_wrote, "wrote"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!*all[i].to && !(*all[i].to = PyUnicode_InternFromString(all[i].name))) return -1;
+    return PyType_Ready(&Lone_type);
+}
+
 PyMODINIT_FUNC PyInit__native(void) {
-    PyObject *m = PyModule_Create(&module);
-    PyObject *names = m ? Py_BuildValue("[sssss]", "VERSION", "gather", "interleave", "items", "split_gets") : NULL;
-    if (!names || PyModule_AddObjectRef(m, "__all__", names) || PyModule_AddIntMacro(m, VERSION)) Py_CLEAR(m);
+    PyObject *m = intern_names() ? NULL : PyModule_Create(&module);
+    PyObject *names = m ? Py_BuildValue("[sssssss]", "VERSION", "Lone", "gather", "hand_out", "interleave", "items", "split_gets") : NULL;
+    if (!names || PyModule_AddObjectRef(m, "__all__", names) || PyModule_AddIntMacro(m, VERSION)
+        || PyModule_AddObjectRef(m, "Lone", (PyObject *)&Lone_type)) Py_CLEAR(m);
     Py_XDECREF(names);
     return m;
 }

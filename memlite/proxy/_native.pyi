@@ -1,8 +1,8 @@
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-__all__ = ["VERSION", "gather", "interleave", "items", "split_gets"]
+__all__ = ["VERSION", "Lone", "gather", "hand_out", "interleave", "items", "split_gets"]
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 _Owner = TypeVar("_Owner")
 
@@ -12,3 +12,27 @@ def gather(owners: list[_Owner], values: list[bytes], /) -> dict[_Owner, list[by
 def interleave(
     owners: list[_Owner], parts: dict[_Owner, list[bytes]], each: bytes, last: bytes, /
 ) -> bytes: ...
+def hand_out(
+    node: object,
+    data: bytes,
+    pending: object,
+    answered: int,
+    last_sent: int,
+    last_timed: int,
+    batch_part: type,
+    /,
+) -> int: ...
+
+class Lone:
+    executor: Any
+    write: Any
+    counters: Any
+    alone: bool
+    reads: bool
+    def __init__(self, executor: Any, /) -> None: ...
+    def answer(self, reply: bytes, /) -> None: ...
+    def fail(self, error: bytes, /) -> None: ...
+    def take(self, by_line: dict[bytes, Any], data: bytes, kind: type, /) -> bool: ...
+    def take_set(
+        self, known_nodes: dict[bytes, Any], data: bytes, most: int, kind: type, /
+    ) -> bool: ...

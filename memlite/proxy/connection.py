@@ -1,7 +1,9 @@
 """A client connection of a proxy: requests of the usual kinds pass without the parser."""
 
+import asyncio
 from typing import Any
 
+from memlite.proxy.ordering import OrderedReplies
 from memlite.proxy.unread import UnreadReplies
 from memlite.server.connections.connection import Connection, ConnectionServices
 
@@ -52,6 +54,27 @@ class ProxyConnection(Connection):
         self._transport.write(reply)
         if not self.writable:
             self.count_unread()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Register the connection, or reject it if there are too many."""
+        Connection.connection_made(self, transport)
+        self._set_fast_writes()
+
+    def _enter_fast_path(self) -> None:
+        Connection._enter_fast_path(self)
+        self._set_fast_writes()
+
+    def _leave_fast_path(self) -> None:
+        Connection._leave_fast_path(self)
+        self._set_fast_writes()
+
+    def _set_fast_writes(self) -> None:
+        """Have replies written without this object while nothing else is to be done with them."""
+        executor: Any = getattr(self, "executor", None)
+        if isinstance(executor, OrderedReplies) and executor.writes_lone:
+            fast = self._ready_limit >= 0 and hasattr(self, "_transport")
+            executor.lone.write = self._transport.write if fast else None
+            executor.lone.counters = self._counters
 
     def eof_received(self) -> bool:
         """Stay open while earlier commands have yet to be answered, and close after the last."""

@@ -51,6 +51,8 @@ class _Counted(_Base):
         others: what the executor has otherwise.
     """
 
+    writes_lone = False
+
     def __init__(self, counts: Counts, *others: object) -> None:
         super().__init__(*others)  # type: ignore[arg-type]
         self._counts = counts
@@ -62,17 +64,17 @@ class _Counted(_Base):
         self._observers: dict[bytes, CommandObserver] = {}
 
     def _take_others(self, data: bytes) -> int:
-        if self._queue or self._alone:
+        if self._queue or self.lone.alone:
             return super()._take_others(data)
         self._lone = data[:3]
         taken = super()._take_others(data)
-        if not self._alone:
+        if not self.lone.alone:
             self._lone = b""
         return taken
 
     def answer(self, reply: bytes) -> None:
         """Take the reply to a request that came alone; see `OrderedReplies`."""
-        if self._lone or not self.reads:
+        if self._lone or not self.lone.reads:
             self._counts[self._lone or _SET][head_of(reply)] += 1
             self._lone = b""
         else:  # known by its line

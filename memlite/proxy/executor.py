@@ -1,6 +1,6 @@
 """Execution by forwarding: commands go to the nodes that have their keys."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, cast
 
 from memlite.core.build import mypyc_attr
@@ -42,7 +42,7 @@ __all__ = ["ProxyExecutor"]
 _RETRIEVALS: Final = frozenset(("get", "gets", "gat", "gats"))
 _READS: Final = frozenset(("get", "gets"))
 """Those that change nothing."""
-_NOTHING: Final[dict[bytes, Node]] = {}
+_NOTHING: Final[dict[bytes, Target]] = {}
 _HIDDEN: Final = {
     "meta_get": (b"EN",),
     "meta_set": (b"HD",),
@@ -92,7 +92,7 @@ class ProxyExecutor(OrderedReplies):
         recognizer: Recognizer | None = None,
     ) -> None:
         super().__init__(cluster, client, out)
-        self._by_line: Callable[[bytes], Target | None] = cluster.by_line.get
+        self._by_line: Mapping[bytes, Target] = cluster.by_line
         self._recognizer = recognizer
         self._admin = admin
         self.ended = False
@@ -105,24 +105,32 @@ class ProxyExecutor(OrderedReplies):
         Returns:
             The number of bytes that were taken; the others must be parsed.
         """
+        lone = self.lone
         if len(data) <= LONGEST_GET:
-            node = self._by_line(data)
+            if not self._queue and lone.take(self._by_line, data, Node):
+                return len(data)
+            node = self._by_line.get(data)
             if node is not None:
-                if self._queue or self._alone:
+                if self._queue or lone.alone:
                     if len(self._queue) >= MOST_REQUESTS:
                         return 0
                     self._forward(node, data, Read(self))
                 else:
-                    self._alone = self.reads = True
-                    node.send(data, self)
+                    self._send_alone(node, data, reads=True)
                 return len(data)
-        if data[:4] == b"set " and not (self._queue or self._alone) and self._recognizer:
+        if data[:4] == b"set " and not (self._queue or lone.alone) and self._recognizer:
+            if self._recognizer.take_set(lone, data):
+                return len(data)
             target = self._recognizer.lone_set(data)
             if target is not None:
-                self._alone, self.reads = True, False
-                target.send(data, self)
+                self._send_alone(target, data, reads=False)
                 return len(data)
         return self._take_others(data)
+
+    def _send_alone(self, target: Target, data: bytes, *, reads: bool) -> None:
+        lone = self.lone
+        lone.alone, lone.reads = True, reads
+        target.send(data, lone)
 
     def _take_others(self, data: bytes) -> int:
         room = MOST_REQUESTS
@@ -148,11 +156,10 @@ class ProxyExecutor(OrderedReplies):
             return taken if self._forward_batch(requests, targets, reads=reads) else 0
         if not targets:
             return 0
-        if self._queue or self._alone:
+        if self._queue or self.lone.alone:
             self._forward(targets[0], requests[0], Read(self) if reads else Request(self))
         else:
-            self._alone, self.reads = True, reads
-            targets[0].send(requests[0], self)
+            self._send_alone(targets[0], requests[0], reads=reads)
         return taken
 
     def _take_multiget(self, data: bytes) -> int:
@@ -243,7 +250,7 @@ class ProxyExecutor(OrderedReplies):
         """Close the connection after all earlier commands."""
         self.ended = True
         # No further input is taken, not even without the parser.
-        self._by_line, self._recognizer = _NOTHING.get, None
+        self._by_line, self._recognizer = _NOTHING, None
         request = Request(self)
         request.closes = True
         request.reply = b""

@@ -76,7 +76,8 @@ class Merger:
             if known is not None:
                 header, length, size = known
                 item = reply[position : position + size]
-                if item[:length] == header and item[-1] == _LF:  # the last: all of it is there
+                # All of it is there, and not only as much as ends like an item.
+                if item[:length] == header and len(item) == size and item[-1] == _LF:
                     add(item)
                     position += size
                     continue
@@ -89,7 +90,7 @@ class Merger:
                 continue
             size = self._parse(key, reply, position)
             item = reply[position : position + size]
-            if item[-2:] != b"\r\n":  # or empty
+            if len(item) != size or item[-2:] != b"\r\n":  # or empty
                 break
             add(item)
             position += size

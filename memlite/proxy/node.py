@@ -18,6 +18,7 @@ from memlite.protocol.replies import END, STORED
 from memlite.proxy.batch import BatchPart
 from memlite.proxy.framing import NATIVE, split_gets
 from memlite.proxy.link import Link, NodeLostError
+from memlite.proxy.lone import HAND_OUT
 from memlite.proxy.requests import KeysPart
 from memlite.proxy.returning import Returning
 from memlite.server.scheduler import Scheduler
@@ -539,8 +540,11 @@ class Node:
     def usual_received(self, data: bytes) -> int:
         """Hand out replies of the usual kinds; see `LinkOwner`."""
         first, pending = data[0], self._pending
-        if pending and (first == _V or first == _E):  # noqa: SIM109 - takes half the time
+        if pending and (first == _V or first == _E or first == _S):  # noqa: SIM109
             kind = type(pending[0])
+            if HAND_OUT is not None and kind is not KeysPart and kind is not BatchPart:
+                return self._hand_out(data)
+        if pending and (first == _V or first == _E):  # noqa: SIM109 - takes half the time
             if kind is KeysPart:
                 return self._take_items(data)
             if len(data) > _MOST_SEARCHED and kind is not BatchPart:
@@ -555,6 +559,30 @@ class Node:
                 self.replies_received([STORED] * count)
                 return len(data)
         return 0
+
+    def _hand_out(self, data: bytes) -> int:
+        """Hand out replies, as below, in C."""
+        timed = self._last_timed if self._timed else 0
+        taken: int = HAND_OUT(
+            self, data, self._pending, self._answered, self._last_sent, timed, BatchPart
+        )
+        if taken < 0:
+            self._lose("more replies than requests", down=True)
+            return len(data)
+        if taken:
+            self._delivered()
+            if self._retired and not self._pending:
+                self.stop()
+        return taken
+
+    def _take_some(self, part: BatchPart, replies: list[bytes]) -> int:
+        """Hand replies to the part of a batch that they begin with; return how many it took."""
+        some = replies[: part.missing]
+        part.take(some, bare=False)
+        if part.missing:
+            self._pending.appendleft(part)
+            part.batch.progressed()
+        return len(some)
 
     def replies_received(self, replies: list[bytes], *, bare: bool = False) -> None:
         """Hand out replies.

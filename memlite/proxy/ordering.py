@@ -6,6 +6,7 @@ from typing import Final, Protocol
 from memlite.core.build import mypyc_attr
 from memlite.memory import Part
 from memlite.proxy.cluster import Cluster
+from memlite.proxy.lone import Lone
 from memlite.proxy.merge import Merger
 from memlite.proxy.node import MOST_IN_BATCH
 from memlite.proxy.requests import Request
@@ -47,6 +48,9 @@ class ForwardingClient(Protocol):
     def reply(self, reply: bytes) -> None:
         """Send the reply to the only request in progress."""
 
+    def count_unread(self) -> None:
+        """Note that the client has yet to read what was written to it."""
+
     def close(self) -> None:
         """Close once all replies are sent."""
 
@@ -55,7 +59,7 @@ class ForwardingClient(Protocol):
 class OrderedReplies:
     """Sends a client the replies to its requests in the order in which the requests came.
 
-    A request that comes alone has no object of its own: this one itself takes its reply.
+    A request that comes alone has no object of its own: `lone` takes its reply.
 
     Args:
         cluster: the nodes.
@@ -63,8 +67,11 @@ class OrderedReplies:
         out: the list to which replies are appended.
 
     Attributes:
-        reads: whether the request that comes alone changes nothing.
+        lone: stands for the request that comes alone.
+        writes_lone: whether its reply may be written without this object.
     """
+
+    writes_lone = True
 
     def __init__(self, cluster: Cluster, client: ForwardingClient, out: list[Part]) -> None:
         self._cluster = cluster
@@ -73,16 +80,14 @@ class OrderedReplies:
         self._queue: deque[Request] = deque()
         self._observer: CommandObserver | None = None  # of the command being submitted
         self._due = False
-        # Whether the only request in progress is the one that this object takes the reply to.
-        self._alone = False
+        self.lone = Lone(self)
         self._first: Request | None = None  # stands for that one, if others have come after it
         self._sends_progress = False
-        self.reads = True
 
     @property
     def pending(self) -> bool:
         """Whether there are commands still to be answered."""
-        return self._alone or bool(self._queue)
+        return bool(self.lone.alone or self._queue)
 
     @property
     def full(self) -> bool:
@@ -107,6 +112,9 @@ class OrderedReplies:
         """Disconnect from a lost connection; the nodes still answer."""
         self._client = None
         self._discard()
+        self.lone.write = None
+        if not self.lone.alone and self._first is None:
+            self.lone.executor = None  # they refer to each other
 
     def _discard(self) -> None:
         """Forget replies that nobody takes: they may wait for an earlier one for long."""
@@ -114,8 +122,8 @@ class OrderedReplies:
             request.discard()
 
     def _begin(self, request: Request) -> None:
-        if self._alone:
-            self._alone = False
+        if self.lone.alone:
+            self.lone.alone = False
             self._first = Request(self)
             self._queue.append(self._first)
         request.observer = self._observer
@@ -128,7 +136,7 @@ class OrderedReplies:
 
     def _reply(self, reply: bytes) -> None:
         """Answer without a node."""
-        if not self._queue and not self._alone and self._observer is None:
+        if not self._queue and not self.lone.alone and self._observer is None:
             if reply:
                 self._out.append(reply)
             return
@@ -145,14 +153,21 @@ class OrderedReplies:
 
     def answer(self, reply: bytes) -> None:
         """Take the reply to a request that came alone; see `take`."""
-        if self._alone:
-            self._alone = False
-            client = self._client
+        lone, client = self.lone, self._client
+        if client is None:
+            lone.executor = None
+        if lone.alone:
+            lone.alone = False
             if client is not None:
                 client.reply(reply)
         elif self._first is not None:
             first, self._first = self._first, None
             first.answer(reply)
+
+    def wrote(self) -> None:
+        """Note that the client, which has just been sent a reply, reads no more for now."""
+        if self._client is not None:
+            self._client.count_unread()
 
     def fail(self, error: bytes) -> None:
         """Take the error that stands for that reply."""

@@ -10,7 +10,7 @@ from memlite.proxy.admin import ProxyAdmin
 from memlite.proxy.binary import BinaryProxyExecutor
 from memlite.proxy.cluster import Cluster, Target
 from memlite.proxy.executor import ProxyExecutor
-from memlite.proxy.node import MOST_IN_BATCH
+from memlite.proxy.node import MOST_IN_BATCH, Node
 from memlite.proxy.ordering import ForwardingClient
 from memlite.proxy.queue import RequestQueue, Sends, Ticket
 from memlite.proxy.recognizer import Recognizer
@@ -63,22 +63,22 @@ class _Queued(_Base):
         left = requests.countdown - 1
         if not left:
             return self._take_one(data)
-        if len(data) <= LONGEST_GET and not self._queue and not self._alone:
+        if (
+            len(data) <= LONGEST_GET
+            and not self._queue
             # As in `ProxyExecutor`; the further call would take 1.5% of the time of a request.
-            node = self._by_line(data)
-            if node is not None:
-                requests.countdown = left
-                self._alone = self.reads = True
-                node.send(data, self)
-                return len(data)
+            and self.lone.take(self._by_line, data, Node)
+        ):
+            requests.countdown = left
+            return len(data)
         taken = super().take(data)
-        if self._alone:  # others are counted as they are forwarded
+        if self.lone.alone:  # others are counted as they are forwarded
             requests.countdown = left
         return taken
 
     def _take_one(self, data: bytes) -> int:
         """Have a request that is known by its line pass the queue."""
-        node = self._by_line(data) if len(data) <= LONGEST_GET else None
+        node = self._by_line.get(data) if len(data) <= LONGEST_GET else None
         if node is None or len(self._queue) >= MOST_IN_BATCH:
             return 0
         self._forward(node, data, Read(self))

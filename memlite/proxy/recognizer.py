@@ -1,13 +1,14 @@
 """Requests of the usual kinds, found without the parser and kept as the bytes that they are."""
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from memlite.protocol import Limits
 from memlite.protocol.discovery import CLUSTER_KEY
 from memlite.protocol.limits import LONGEST_GET, item_total
 from memlite.protocol.numbers import length_of, small_number
 from memlite.proxy.cluster import Cluster, Target
+from memlite.proxy.node import Node
 
 __all__ = ["Recognizer"]
 
@@ -62,6 +63,10 @@ class Recognizer:
         ):
             return None
         return self._cluster.known_nodes.get(key)  # whose keys are valid
+
+    def take_set(self, lone: Any, data: bytes) -> bool:
+        """Forward a set of a small value that comes alone, if `lone` can; it has a node."""
+        return bool(lone.take_set(self._cluster.known_nodes, data, self._safe_size, Node))
 
     def scan(
         self, data: bytes, most: int, requests: list[bytes], targets: list[Target]

@@ -1,0 +1,71 @@
+"""Requests that come alone, without an object for each; in C if that was compiled.
+
+Whether it was shows only in the time it takes.
+"""
+
+from typing import Any, Final
+
+from memlite.proxy.framing import NATIVE
+
+__all__ = ["HAND_OUT", "Lone", "LoneInPython"]
+
+
+class LoneInPython:
+    """Stands for the request of a client that comes alone: receives its reply.
+
+    Args:
+        executor: the client's; it has the methods `answer` and `fail`, and `wrote`, which is called
+            when the client has stopped to read.
+
+    Attributes:
+        executor: the same; None once the client has gone and has its replies.
+        alone: whether such a request is in progress, the only one.
+        reads: whether it changes nothing.
+        write: writes a reply to the client, if there is nothing else to do with it; None if there
+            is. It may be None again after a call, if the client has stopped to read.
+        counters: where the bytes that were written so are counted.
+    """
+
+    __slots__ = ("alone", "counters", "executor", "reads", "write")
+
+    def __init__(self, executor: Any) -> None:
+        self.executor = executor
+        self.alone = False
+        self.reads = True
+        self.write: Any = None
+        self.counters: Any = None
+
+    def answer(self, reply: bytes) -> None:
+        """Take the reply."""
+        if self.executor is not None:
+            self.executor.answer(reply)
+
+    def fail(self, error: bytes) -> None:
+        """Take the error that stands for the reply."""
+        if self.executor is not None:
+            self.executor.fail(error)
+
+    def take(self, by_line: dict[bytes, Any], data: bytes, kind: Any) -> bool:
+        """Forward a get that is known by its line, if its node is of a kind, and if it is alone."""
+        node: Any = None if self.alone else by_line.get(data)
+        if type(node) is not kind:  # a node has no subclasses
+            return False
+        self.alone = self.reads = True
+        node.send(data, self)
+        return True
+
+    def take_set(self, known_nodes: dict[bytes, Any], data: bytes, most: int, kind: Any) -> bool:
+        """Return False: sets are recognized elsewhere."""
+        return False
+
+
+Lone: Final[Any] = LoneInPython if NATIVE is None else NATIVE.Lone
+"""The class to use."""
+HAND_OUT: Final[Any] = None if NATIVE is None else NATIVE.hand_out
+"""Hands out the replies that a node's input begins with, if they are of the usual kinds.
+
+Its arguments are the node, the input, the receivers, how many requests were answered before, how
+many were sent, up to which one the time is measured (0 for none), and the type of receivers that
+take several replies. It returns how many bytes it took, or -1 if there are more replies than
+requests, of which none has been handed out. None if it was not compiled.
+"""
