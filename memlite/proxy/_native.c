@@ -293,27 +293,34 @@ static long small_number(const char *at, const char *end) {
     return (long)number(at, end);
 }
 
+/* Where the set at `at` ends, whose line ends at `line`; its value has at most `most` bytes, all of which are there.
+ * NULL if it is anything else. `key_end` is where its key ends. */
+static const char *set_end(const char *at, const char *line, const char *end, long most, const char **key_end) {
+    const char *words[5];
+    int known = 1;
+    if (line - at < 4 || memcmp(at, "set ", 4)) return NULL;
+    words[0] = at + 4;
+    for (const char *c = at + 4; c < line; c++) {
+        if (*c != ' ') continue;
+        if (known > 3) return NULL;
+        words[known++] = c + 1;
+    }
+    if (known != 4) return NULL;
+    long length = small_number(words[3], line);
+    if (length < 0 || length > most || length > end - line - 4
+        || small_number(words[1], words[2] - 1) < 0 || small_number(words[2], words[3] - 1) < 0) return NULL;
+    const char *after = line + 4 + length;
+    *key_end = words[1] - 1;
+    return after[-2] == '\r' && after[-1] == '\n' ? after : NULL;
+}
+
 static PyObject *lone_take_set(Lone *self, PyObject *const *args, Py_ssize_t count) {
     long most = count == 4 ? PyLong_AsLong(args[2]) : -1;
     if (most < 0 || !PyDict_Check(args[0]) || !PyBytes_CheckExact(args[1]))
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "a dictionary, bytes, a number and a type are needed");
-    if (self->alone) Py_RETURN_FALSE;
-    const char *start = PyBytes_AS_STRING(args[1]), *end = start + PyBytes_GET_SIZE(args[1]), *words[5];
-    const char *line = end - start > 4 && !memcmp(start, "set ", 4) ? line_end(start, end) : NULL;
-    if (!line) Py_RETURN_FALSE;
-    int known = 0;
-    words[known++] = start + 4;
-    for (const char *c = start + 4; c < line; c++) {
-        if (*c != ' ') continue;
-        if (known > 3) Py_RETURN_FALSE;
-        words[known++] = c + 1;
-    }
-    if (known != 4) Py_RETURN_FALSE;
-    words[4] = line + 1;
-    long length = small_number(words[3], line);
-    if (length < 0 || length > most || length != end - line - 4 || end[-2] != '\r' || end[-1] != '\n'
-        || small_number(words[1], words[2] - 1) < 0 || small_number(words[2], words[3] - 1) < 0) Py_RETURN_FALSE;
-    PyObject *key = PyBytes_FromStringAndSize(words[0], words[1] - 1 - words[0]);
+    const char *start = PyBytes_AS_STRING(args[1]), *end = start + PyBytes_GET_SIZE(args[1]), *line = line_end(start, end), *word;
+    if (self->alone || !line || set_end(start, line, end, most, &word) != end) Py_RETURN_FALSE;
+    PyObject *key = PyBytes_FromStringAndSize(start + 4, word - start - 4);
     PyObject *node = key ? PyDict_GetItemWithError(args[0], key) : NULL;
     Py_XDECREF(key);
     if (!node && PyErr_Occurred()) return NULL;
@@ -354,9 +361,11 @@ static PyTypeObject Lone_type = {
 /* Where a reply of the usual kinds ends, or NULL. */
 static const char *usual_end(const char *at, const char *end) {
     if (*at == 'S') return end - at >= 8 && !memcmp(at, "STORED\r\n", 8) ? at + 8 : NULL;
-    if (is_end(at, end)) return at + END_SIZE;
-    const char *after = get_end(at, end);
-    return after ? after + END_SIZE : NULL;
+    while (!is_end(at, end)) {  /* of a retrieval of several keys there are several items */
+        const char *line = *at == 'V' ? line_end(at, end) : NULL;
+        if (!line || line - at < 6 || memcmp(at, "VALUE ", 6) || !(at = item_end(at, line, end)) || at == end) return NULL;
+    }
+    return at + END_SIZE;
 }
 
 typedef struct { PyObject *counters; Py_ssize_t bytes; } Written;
@@ -410,6 +419,339 @@ static PyObject *piece(PyObject *data, Py_ssize_t from, Py_ssize_t to) {
     return PyBytes_FromStringAndSize(PyBytes_AS_STRING(data) + from, to - from);
 }
 
+/* What a node was asked for several requests of a client, or for one of several keys: parts.py. */
+
+typedef struct {
+    PyObject_VAR_HEAD
+    PyObject *batch, *buffer, *request;  /* the last for a retrieval of several keys */
+    Py_ssize_t index, missing, have, taken;  /* taken by `join` */
+    char reads;
+    Py_ssize_t ends[];  /* of the replies or items in the buffer: as many as `have` */
+} Part;
+
+static PyTypeObject Part_type;
+static PyObject *s_count_failures, *s_part_done, *s_progressed, *s_take, *s_appendleft;
+
+static PyObject *part_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    PyObject *batch, *request = Py_None;
+    Py_ssize_t index, count;
+    int reads;
+    if (kwargs || !PyArg_ParseTuple(args, "Onnp|O", &batch, &index, &count, &reads, &request)) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "no keywords are taken");
+        return NULL;
+    }
+    if (count < 1 || count > 1 << 20 || index < 0 || index > 255 || (request != Py_None && !PyBytes_CheckExact(request)))
+        return PyErr_Format(PyExc_ValueError, "the index or the count is too large, or the request is not bytes");
+    Part *self = PyObject_NewVar(Part, type, count);
+    if (!self) return NULL;
+    self->batch = Py_NewRef(batch);
+    self->buffer = NULL;
+    self->request = request == Py_None ? NULL : Py_NewRef(request);
+    self->index = index;
+    self->missing = self->request ? 1 : count;
+    self->have = self->taken = 0;
+    self->reads = (char)reads;
+    return (PyObject *)self;
+}
+
+static void part_dealloc(Part *self) {
+    Py_XDECREF(self->batch);
+    Py_XDECREF(self->buffer);
+    Py_XDECREF(self->request);
+    PyObject_Free(self);
+}
+
+/* Adds what begins with `from` in `data` and ends at each of `ends`: one after the other. */
+static int part_add(Part *self, PyObject *data, Py_ssize_t from, const Py_ssize_t *ends, Py_ssize_t count) {
+    PyObject *more = from == 0 && ends[count - 1] == PyBytes_GET_SIZE(data)
+        ? Py_NewRef(data) : PyBytes_FromStringAndSize(PyBytes_AS_STRING(data) + from, ends[count - 1] - from);
+    if (!more) return -1;
+    Py_ssize_t before = self->buffer ? PyBytes_GET_SIZE(self->buffer) : 0;
+    if (self->buffer) {
+        PyBytes_ConcatAndDel(&self->buffer, more);
+        if (!self->buffer) return -1;
+    } else self->buffer = more;
+    for (Py_ssize_t i = 0; i < count; i++) self->ends[self->have++] = before + ends[i] - from;
+    self->missing -= count;
+    return 0;
+}
+
+static int call(PyObject *on, PyObject *name) {
+    PyObject *result = PyObject_CallMethodNoArgs(on, name);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+/* Takes the reply to a retrieval of several keys, one item for each; returns whether it is such. */
+static int part_items(Part *self, PyObject *data, Py_ssize_t from, Py_ssize_t to) {
+    const char *start = PyBytes_AS_STRING(data), *at = start + from, *end = start + to - END_SIZE;
+    const char *key = PyBytes_AS_STRING(self->request), *keys_end = key + PyBytes_GET_SIZE(self->request) - 2;
+    if (end < at || memcmp(end, END, END_SIZE)) return 0;
+    key += 4;  /* "get " */
+    for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
+        if (key >= keys_end) return 0;
+        const char *next = memchr(key, ' ', keys_end - key);
+        if (!next) next = keys_end;
+        Py_ssize_t length = next - key;
+        if (end - at > 6 + length && !memcmp(at, "VALUE ", 6) && !memcmp(at + 6, key, length) && at[6 + length] == ' ') {
+            const char *line = line_end(at, end);
+            if (!line || !(at = item_end(at, line, end))) return 0;
+        }
+        self->ends[i] = at - start - from;
+        key = next + 1;
+    }
+    if (at != end || !(self->buffer = piece(data, from, to))) return 0;
+    self->have = Py_SIZE(self);
+    return 1;
+}
+
+static int part_whole(Part *self, PyObject *reply, int failed) {
+    PyObject *index = PyLong_FromSsize_t(self->index);
+    PyObject *args[] = {self->batch, index, reply, failed ? Py_True : Py_False};
+    PyObject *result = index ? PyObject_VectorcallMethod(s_take, args, 4, NULL) : NULL;
+    Py_XDECREF(index);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+/* Takes `count` replies or, of several keys, one; what remains to be told is told to the batch. */
+static int part_receive(Part *self, PyObject *data, Py_ssize_t from, const Py_ssize_t *ends, Py_ssize_t count) {
+    if (self->request) {
+        self->missing = 0;
+        if (part_items(self, data, from, *ends)) return call(self->batch, s_part_done);
+        if (PyErr_Occurred()) return -1;
+        PyObject *reply = piece(data, from, *ends);
+        int failed = !reply || part_whole(self, reply, 0);
+        Py_XDECREF(reply);
+        return failed ? -1 : 0;
+    }
+    if (part_add(self, data, from, ends, count)) return -1;
+    return self->missing ? 0 : call(self->batch, s_part_done);
+}
+
+static PyObject *part_answer(Part *self, PyObject *reply) {
+    if (!PyBytes_CheckExact(reply) || !self->missing) return PyErr_Format(PyExc_ValueError, "bytes are needed, or no reply is missing");
+    Py_ssize_t end = PyBytes_GET_SIZE(reply);
+    if (part_receive(self, reply, 0, &end, 1)) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *part_fail(Part *self, PyObject *error) {
+    if (!PyBytes_CheckExact(error) || !self->missing) return PyErr_Format(PyExc_ValueError, "bytes are needed, or no reply is missing");
+    if (self->request) {
+        self->missing = 0;
+        if (part_whole(self, error, 1)) return NULL;
+        Py_RETURN_NONE;
+    }
+    PyObject *number = PyLong_FromSsize_t(self->missing);
+    PyObject *result = number ? PyObject_CallMethodOneArg(self->batch, s_count_failures, number) : NULL;
+    Py_XDECREF(number);
+    if (!result) return NULL;
+    Py_DECREF(result);
+    Py_ssize_t end = PyBytes_GET_SIZE(error);
+    while (self->missing) if (part_add(self, error, 0, &end, 1)) return NULL;
+    if (call(self->batch, s_part_done)) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *part_pieces(Part *self, PyObject *ignored) {
+    PyObject *found = PyList_New(self->have);
+    for (Py_ssize_t i = 0; found && i < self->have; i++) {
+        Py_ssize_t from = i ? self->ends[i - 1] : 0;
+        PyObject *one = PyBytes_FromStringAndSize(PyBytes_AS_STRING(self->buffer) + from, self->ends[i] - from);
+        if (!one) Py_CLEAR(found);
+        else PyList_SET_ITEM(found, i, one);
+    }
+    return found;
+}
+
+static PyMethodDef part_methods[] = {
+    {"answer", (PyCFunction)part_answer, METH_O, "Take a reply."},
+    {"fail", (PyCFunction)part_fail, METH_O, "Take the error that stands for each missing reply."},
+    {"pieces", (PyCFunction)part_pieces, METH_NOARGS, "The replies or items that there are."},
+    {NULL},
+};
+static PyMemberDef part_members[] = {
+    {"batch", T_OBJECT_EX, offsetof(Part, batch), READONLY, NULL},
+    {"missing", T_PYSSIZET, offsetof(Part, missing), READONLY, NULL},
+    {"have", T_PYSSIZET, offsetof(Part, have), READONLY, NULL},
+    {"request", T_OBJECT, offsetof(Part, request), READONLY, NULL},
+    {"reads", T_BOOL, offsetof(Part, reads), READONLY, NULL},
+    {NULL},
+};
+static PyTypeObject Part_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "memlite.proxy._native.Part",
+    .tp_basicsize = sizeof(Part),
+    .tp_itemsize = sizeof(Py_ssize_t),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "Receives a node's replies.",
+    .tp_new = part_new,
+    .tp_dealloc = (destructor)part_dealloc,
+    .tp_methods = part_methods,
+    .tp_members = part_members,
+};
+
+/* The pieces of parts in an order that names, for each piece, its part; as many as there are. */
+static PyObject *join(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    Py_ssize_t begin = count == 4 ? PyLong_AsSsize_t(args[2]) : -1, number, total = 0, i, parts, starts[256];
+    if (begin < 0 || !PyBytes_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || !PyBytes_CheckExact(args[3])
+        || begin > (number = PyBytes_GET_SIZE(args[0])) || (parts = PyList_GET_SIZE(args[1])) > 256)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "bytes, a list, a position and bytes are needed");
+    const unsigned char *order = (const unsigned char *)PyBytes_AS_STRING(args[0]);
+    PyObject **list = PySequence_Fast_ITEMS(args[1]);
+    for (i = 0; i < parts; i++) {
+        if (!Py_IS_TYPE(list[i], &Part_type)) return PyErr_Format(PyExc_TypeError, "parts are needed");
+        starts[i] = ((Part *)list[i])->taken;
+    }
+    for (i = begin; i < number; i++) {
+        Part *part = order[i] < parts ? (Part *)list[order[i]] : NULL;
+        if (!part || part->taken == part->have) break;
+        total += part->ends[part->taken] - (part->taken ? part->ends[part->taken - 1] : 0);
+        part->taken++;
+    }
+    number = i;
+    Py_ssize_t tail = PyBytes_GET_SIZE(args[3]);
+    PyObject *result = PyBytes_FromStringAndSize(NULL, total + tail);
+    char *to = result ? PyBytes_AS_STRING(result) : NULL;
+    for (i = begin; result && i < number; i++) {
+        Part *part = (Part *)list[order[i]];
+        Py_ssize_t at = starts[order[i]]++, from = at ? part->ends[at - 1] : 0;
+        memcpy(to, PyBytes_AS_STRING(part->buffer) + from, part->ends[at] - from);
+        to += part->ends[at] - from;
+    }
+    if (!result) return NULL;
+    memcpy(to, PyBytes_AS_STRING(args[3]), tail);
+    return Py_BuildValue("(Nn)", result, number);
+}
+
+/* Requests by their nodes. */
+typedef struct { PyObject *node; Py_ssize_t count, size; char *to; } Share;
+
+static int share_of(Share *shares, int *known, PyObject *node) {
+    int at = 0;
+    while (at < *known && shares[at].node != node) at++;
+    if (at == *known) {
+        if (at == MOST_OWNERS) return -1;
+        shares[(*known)++] = (Share){node, 0, 0, NULL};
+    }
+    return at;
+}
+
+/* A list of each node, what it is sent, and the number of its requests, with `extra` bytes around these. */
+static PyObject *of_shares(Share *shares, int known, Py_ssize_t extra) {
+    PyObject *found = PyList_New(known);
+    for (int i = 0; found && i < known; i++) {
+        PyObject *bytes = PyBytes_FromStringAndSize(NULL, shares[i].size + extra);
+        PyObject *one = bytes ? Py_BuildValue("(ONn)", shares[i].node, bytes, shares[i].count) : NULL;
+        if (!one) Py_CLEAR(found);
+        else {
+            shares[i].to = PyBytes_AS_STRING(bytes);
+            PyList_SET_ITEM(found, i, one);
+        }
+    }
+    return found;
+}
+
+static PyObject *split(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    Py_ssize_t most = count == 6 ? PyLong_AsSsize_t(args[3]) : -1;
+    long safe = count == 6 ? PyLong_AsLong(args[4]) : -1;
+    if (PyErr_Occurred()) return NULL;
+    if (count != 6 || !PyBytes_CheckExact(args[0]) || !PyDict_Check(args[1]) || !PyDict_Check(args[2]))
+        return PyErr_Format(PyExc_TypeError, "bytes, two dictionaries, two numbers and a type are needed");
+    if (most > FEW) most = FEW;
+    const char *start = PyBytes_AS_STRING(args[0]), *end = start + PyBytes_GET_SIZE(args[0]), *at = start;
+    Share shares[MOST_OWNERS];
+    unsigned char order[FEW];
+    Py_ssize_t froms[FEW], number = 0;
+    int known = 0, reads = 1;
+    while (at < end && number < most) {
+        PyObject *key, *table, *node;
+        const char *line = line_end(at, end), *after = line ? line + 2 : NULL;
+        if (!line) break;
+        if (*at == 'g' && after - at <= 256 + 8) {
+            key = PyBytes_FromStringAndSize(at, after - at);
+            table = args[1];
+        } else {
+            const char *word = NULL;
+            if (!(after = set_end(at, line, end, safe, &word))) break;
+            key = PyBytes_FromStringAndSize(at + 4, word - at - 4);
+            table = args[2];
+        }
+        node = key ? PyDict_GetItemWithError(table, key) : NULL;
+        Py_XDECREF(key);
+        if (!node && PyErr_Occurred()) return NULL;
+        if (!node || (PyObject *)Py_TYPE(node) != args[5]) break;
+        int share = share_of(shares, &known, node);
+        if (share < 0) break;
+        if (table == args[2]) reads = 0;
+        shares[share].count++;
+        shares[share].size += after - at;
+        order[number] = (unsigned char)share;
+        froms[number++] = at - start;
+        at = after;
+    }
+    if (number < 2) Py_RETURN_NONE;
+    PyObject *found = of_shares(shares, known, 0);
+    for (Py_ssize_t i = 0; found && i < number; i++) {
+        Py_ssize_t size = (i + 1 < number ? froms[i + 1] : at - start) - froms[i];
+        memcpy(shares[order[i]].to, start + froms[i], size);
+        shares[order[i]].to += size;
+    }
+    if (!found) return NULL;
+    return Py_BuildValue("(Ny#nO)", found, (char *)order, number, (Py_ssize_t)(at - start), reads ? Py_True : Py_False);
+}
+
+static PyObject *split_keys(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    if (count != 3 || !PyBytes_CheckExact(args[0]) || !PyDict_Check(args[1]))
+        return PyErr_Format(PyExc_TypeError, "bytes, a dictionary and a type are needed");
+    const char *start = PyBytes_AS_STRING(args[0]), *end = start + PyBytes_GET_SIZE(args[0]) - 2, *at;
+    if (end - start < 5 || memcmp(start, "get ", 4) || end[0] != '\r' || end[1] != '\n') Py_RETURN_NONE;
+    Py_ssize_t number = 1, i = 0;
+    for (at = start + 4; at < end; at++) if (*at == ' ') number++;
+    PyObject *order = PyBytes_FromStringAndSize(NULL, number), *found = NULL;
+    if (!order) return NULL;
+    unsigned char *shared = (unsigned char *)PyBytes_AS_STRING(order);
+    Share shares[MOST_OWNERS];
+    int known = 0;
+    for (at = start + 4, i = 0; i < number; i++) {
+        const char *next = at < end ? memchr(at, ' ', end - at) : NULL;
+        if (!next) next = end;
+        PyObject *key = PyBytes_FromStringAndSize(at, next - at);
+        PyObject *node = key ? PyDict_GetItemWithError(args[1], key) : NULL;
+        Py_XDECREF(key);
+        if (!node && PyErr_Occurred()) goto failed;
+        int share = node && (PyObject *)Py_TYPE(node) == args[2] ? share_of(shares, &known, node) : -1;
+        if (share < 0) {
+            Py_DECREF(order);
+            Py_RETURN_NONE;
+        }
+        shares[share].count++;
+        shares[share].size += next - at + 1;
+        shared[i] = (unsigned char)share;
+        at = next + 1;
+    }
+    if (!(found = of_shares(shares, known, 5))) goto failed;  /* "get" and the end of the line */
+    for (int one = 0; one < known; one++) {
+        memcpy(shares[one].to, "get", 3);
+        memcpy(shares[one].to + shares[one].size + 3, "\r\n", 2);
+        shares[one].to += 3;
+    }
+    for (at = start + 4, i = 0; i < number; i++) {
+        const char *next = at < end ? memchr(at, ' ', end - at) : NULL;
+        if (!next) next = end;
+        Share *share = &shares[shared[i]];
+        *share->to++ = ' ';
+        memcpy(share->to, at, next - at);
+        share->to += next - at;
+        at = next + 1;
+    }
+    return Py_BuildValue("(NN)", found, order);
+failed:
+    Py_DECREF(order);
+    return NULL;
+}
+
 static PyObject *hand_out(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     if (count != 7 || !PyBytes_CheckExact(args[1]))
         return PyErr_Format(PyExc_TypeError, "a node, bytes, a queue, three numbers and a type are needed");
@@ -458,7 +800,19 @@ static PyObject *hand_out(PyObject *self, PyObject *const *args, Py_ssize_t coun
             taken = -2;
             break;
         }
-        if ((PyObject *)Py_TYPE(receiver) == batch_part) {
+        if (Py_IS_TYPE(receiver, &Part_type)) {
+            Part *part = (Part *)receiver;
+            Py_ssize_t number = part->missing < found - i ? part->missing : found - i;
+            if (!number) failed = 1;  /* cannot be: it would not wait */
+            else {
+                failed = part_receive(part, data, given, ends + i, number);
+                i += number - 1;
+            }
+            if (!failed && part->missing) {
+                failed = !(result = PyObject_CallMethodOneArg(pending, s_appendleft, receiver)) || call(part->batch, s_progressed);
+                Py_XDECREF(result);
+            }
+        } else if ((PyObject *)Py_TYPE(receiver) == batch_part) {
             PyObject *rest = PyList_New(0);
             for (Py_ssize_t j = i; rest && j < found; j++) {
                 PyObject *one = piece(data, j ? ends[j - 1] : 0, ends[j]);
@@ -499,6 +853,9 @@ static PyObject *hand_out(PyObject *self, PyObject *const *args, Py_ssize_t coun
 }
 
 static PyMethodDef methods[] = {
+    {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, "The pieces of parts in order."},
+    {"split", (PyCFunction)(void (*)(void))split, METH_FASTCALL, "Requests by their nodes."},
+    {"split_keys", (PyCFunction)(void (*)(void))split_keys, METH_FASTCALL, "Keys by their nodes."},
     {"hand_out", (PyCFunction)(void (*)(void))hand_out, METH_FASTCALL, "Gives requests their replies."},
     {"split_gets", (PyCFunction)split_gets, METH_O, "The replies to gets, and where they end."},
     {"items", (PyCFunction)(void (*)(void))items, METH_FASTCALL, "The items of a reply, and where they end."},
@@ -512,17 +869,21 @@ static int intern_names(void) {
         {&s_answer, "answer"}, {&s_append, "append"}, {&s_bytes_written, "bytes_written"}, {&s_fail, "fail"},
         {&s_limited, "_limited"}, {&s_note_time, "_note_time"}, {&s_answered, "_answered"}, {&s_pending, "_pending"},
         {&s_popleft, "popleft"}, {&s_queue, "_queue"}, {&s_send, "send"}, {&s_take_some, "_take_some"}, {&s_wrote, "wrote"},
+        {&s_appendleft, "appendleft"}, {&s_count_failures, "count_failures"}, 
+        {&s_part_done, "part_done"}, {&s_progressed, "progressed"}, {&s_take, "take_reply"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!*all[i].to && !(*all[i].to = PyUnicode_InternFromString(all[i].name))) return -1;
-    return PyType_Ready(&Lone_type);
+    return PyType_Ready(&Lone_type) || PyType_Ready(&Part_type) ? -1 : 0;
 }
 
 PyMODINIT_FUNC PyInit__native(void) {
     PyObject *m = intern_names() ? NULL : PyModule_Create(&module);
-    PyObject *names = m ? Py_BuildValue("[sssssss]", "VERSION", "Lone", "gather", "hand_out", "interleave", "items", "split_gets") : NULL;
+    PyObject *names = m ? Py_BuildValue("[sssssssssss]", "VERSION", "Lone", "Part", "gather", "hand_out", "interleave",
+                                        "items", "join", "split", "split_gets", "split_keys") : NULL;
     if (!names || PyModule_AddObjectRef(m, "__all__", names) || PyModule_AddIntMacro(m, VERSION)
-        || PyModule_AddObjectRef(m, "Lone", (PyObject *)&Lone_type)) Py_CLEAR(m);
+        || PyModule_AddObjectRef(m, "Lone", (PyObject *)&Lone_type)
+        || PyModule_AddObjectRef(m, "Part", (PyObject *)&Part_type)) Py_CLEAR(m);
     Py_XDECREF(names);
     return m;
 }

@@ -1,6 +1,18 @@
 from typing import Any, Final, TypeVar
 
-__all__ = ["VERSION", "Lone", "gather", "hand_out", "interleave", "items", "split_gets"]
+__all__ = [
+    "VERSION",
+    "Lone",
+    "Part",
+    "gather",
+    "hand_out",
+    "interleave",
+    "items",
+    "join",
+    "split",
+    "split_gets",
+    "split_keys",
+]
 
 VERSION: Final = 2
 
@@ -36,3 +48,30 @@ class Lone:
     def take_set(
         self, known_nodes: dict[bytes, Any], data: bytes, most: int, kind: type, /
     ) -> bool: ...
+
+def split(
+    data: bytes,
+    by_line: dict[bytes, Any],
+    known_nodes: dict[bytes, Any],
+    most: int,
+    longest: int,
+    kind: type,
+    /,
+) -> tuple[list[tuple[Any, bytes, int]], bytes, int, bool] | None: ...
+def split_keys(
+    data: bytes, known_nodes: dict[bytes, Any], kind: type, /
+) -> tuple[list[tuple[Any, bytes, int]], bytes] | None: ...
+def join(order: bytes, parts: list[Part], begin: int, last: bytes, /) -> tuple[bytes, int]: ...
+
+class Part:
+    batch: Any
+    missing: int
+    have: int
+    request: bytes | None
+    reads: bool
+    def __init__(
+        self, batch: Any, index: int, count: int, reads: bool, request: bytes | None = None, /
+    ) -> None: ...
+    def answer(self, reply: bytes, /) -> None: ...
+    def fail(self, error: bytes, /) -> None: ...
+    def pieces(self) -> list[bytes]: ...

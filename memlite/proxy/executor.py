@@ -18,6 +18,7 @@ from memlite.proxy.cluster import Cluster, Target
 from memlite.proxy.framing import gather
 from memlite.proxy.node import Node
 from memlite.proxy.ordering import MOST_REQUESTS, ForwardingClient, OrderedReplies
+from memlite.proxy.parts import SPLIT, SPLIT_KEYS, JoinedBatch, JoinedMultiGet
 from memlite.proxy.plain import WORDS, delete_of, plain, without_quiet
 from memlite.proxy.recognizer import Recognizer
 from memlite.proxy.refusing import NO_NUL
@@ -138,6 +139,10 @@ class ProxyExecutor(OrderedReplies):
             room -= sum(request.count for request in self._queue)
         if self._recognizer is None or room < 2:
             return 0
+        if SPLIT is not None and self.writes_lone:
+            taken = self._take_in_c(self._recognizer, data, room)
+            if taken:
+                return taken
         taken, reads = len(data), True
         requests: list[bytes] = []
         targets: list[Target] = []
@@ -161,6 +166,37 @@ class ProxyExecutor(OrderedReplies):
         else:
             self._send_alone(targets[0], requests[0], reads=reads)
         return taken
+
+    def _take_in_c(self, recognizer: Recognizer, data: bytes, room: int) -> int:
+        """Forward several known gets and sets, or a get of several known keys, without lists."""
+        if data[:4] == b"get " and data.find(b"\n") == len(data) - 1:
+            keys = SPLIT_KEYS(data, self._cluster.known_nodes, Node)
+            if keys is None or len(keys[0]) < 2:
+                return 0
+            self._cluster.multigets += 1
+            whole = JoinedMultiGet(self, *keys, strict=self._cluster.strict)
+            self._forward_all(whole, [(node, request) for node, request, _ in keys[0]])
+            return len(data)
+        found = recognizer.split(data, room)
+        if found is None:
+            return 0
+        shares, order, taken, reads = found
+        if taken < len(data) and len(order) < room:
+            return 0  # the others need more than this
+        for node, _, _ in shares:
+            if not node.takes_batches:
+                return 0
+        if not self._may_batch(len(order)):
+            return 0
+        batch = JoinedBatch(self, order)
+        self._begin(batch)
+        for node, requests, count in shares:
+            node.send_batch(requests, batch.part(count, reads=reads))
+        return int(taken)
+
+    def _may_batch(self, _count: int) -> bool:
+        """Return whether so many requests may be forwarded together; they are, if so."""
+        return True
 
     def _take_multiget(self, data: bytes) -> int:
         if self._recognizer is None or data[-2:] != b"\r\n":

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from memlite.client import FENCE, LoginRefusedError, TextLogin, open_transport
 from memlite.cluster.membership.lease import Lease
@@ -19,6 +19,7 @@ from memlite.proxy.batch import BatchPart
 from memlite.proxy.framing import NATIVE, split_gets
 from memlite.proxy.link import Link, NodeLostError
 from memlite.proxy.lone import HAND_OUT
+from memlite.proxy.parts import Part
 from memlite.proxy.requests import KeysPart
 from memlite.proxy.returning import Returning
 from memlite.server.scheduler import Scheduler
@@ -51,6 +52,8 @@ _BETWEEN_TIMES: Final = 0.001
 # first node's would be the only one that is timed.
 _BETWEEN_ITS_TIMES: Final = 0.1
 _monotonic: Final = time.monotonic
+_PARTS: Final[Any] = (BatchPart,) if Part is None else (BatchPart, Part)
+"""What takes several replies."""
 TOO_LATE: Final = b"SERVER_ERROR not sent: the cluster's nodes may have changed meanwhile\r\n"
 """The reply to a request that has waited for too long."""
 
@@ -328,7 +331,7 @@ class Node:
         room = self.pending < _MOST_PENDING - MOST_IN_BATCH
         return room and self._queued < _MOST_QUEUED_BYTES and not self._refusal
 
-    def send_batch(self, requests: bytes, part: BatchPart) -> None:
+    def send_batch(self, requests: bytes, part: "BatchPart | Any") -> None:
         """Send several requests, if `takes_batches`.
 
         Args:
@@ -401,7 +404,7 @@ class Node:
         while unsent > 0:
             receiver = self._pending.pop()
             receivers.append(receiver)
-            unsent -= receiver.missing if type(receiver) is BatchPart else 1
+            unsent -= receiver.missing if isinstance(receiver, _PARTS) else 1
         for receiver in reversed(receivers):
             receiver.fail(TOO_LATE)
         self._delivered()
@@ -607,11 +610,21 @@ class Node:
                 if receiver.missing:
                     self._pending.appendleft(receiver)
                     receiver.batch.progressed()
+            elif Part is not None and type(receiver) is Part:
+                part: Any = receiver
+                self._answer_part(part, [reply, *islice(following, part.missing - 1)], bare)
             else:
                 receiver.answer(reply + END if bare else reply)
         self._delivered()
         if self._retired and not self._pending:
             self.stop()
+
+    def _answer_part(self, part: Any, replies: list[bytes], bare: bool) -> None:
+        for reply in replies:
+            part.answer(reply + END if bare else reply)
+        if part.missing:
+            self._pending.appendleft(part)
+            part.batch.progressed()
 
     def _take_items(self, data: bytes) -> int:
         """Hand out replies to retrievals of several keys, if `data` begins with them."""

@@ -84,6 +84,13 @@ class _Queued(_Base):
         self._forward(node, data, Read(self))
         return len(data)
 
+    def _may_batch(self, count: int) -> bool:
+        requests = self._requests
+        if requests.countdown <= count:
+            return False  # one of them passes the queue
+        requests.countdown -= count
+        return True
+
     def _forward_batch(self, requests: list[bytes], targets: list[Target], *, reads: bool) -> bool:
         if self._requests.countdown <= len(targets):
             return False  # one of them passes the queue

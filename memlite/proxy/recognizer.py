@@ -9,6 +9,7 @@ from memlite.protocol.limits import LONGEST_GET, item_total
 from memlite.protocol.numbers import length_of, small_number
 from memlite.proxy.cluster import Cluster, Target
 from memlite.proxy.node import Node
+from memlite.proxy.parts import SPLIT
 
 __all__ = ["Recognizer"]
 
@@ -67,6 +68,11 @@ class Recognizer:
     def take_set(self, lone: Any, data: bytes) -> bool:
         """Forward a set of a small value that comes alone, if `lone` can; it has a node."""
         return bool(lone.take_set(self._cluster.known_nodes, data, self._safe_size, Node))
+
+    def split(self, data: bytes, most: int) -> Any:
+        """Return what `SPLIT` does for input of a client."""
+        cluster = self._cluster
+        return SPLIT(data, cluster.by_line, cluster.known_nodes, most, self._safe_size, Node)
 
     def scan(
         self, data: bytes, most: int, requests: list[bytes], targets: list[Target]

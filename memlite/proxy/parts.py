@@ -1,0 +1,161 @@
+"""Several requests of a client, or one of several keys, in parts that C takes and puts together.
+
+They do what `Batch` and `MultiGet` do, which serve where it was not compiled, and in which what is
+said of requests here is said at more length.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from memlite.protocol import replies
+from memlite.proxy.framing import NATIVE
+from memlite.proxy.requests import MultiGet, Origin, Request
+
+__all__ = ["SPLIT", "SPLIT_KEYS", "JoinedBatch", "JoinedMultiGet", "Part"]
+
+Part: Final[Any] = None if NATIVE is None else NATIVE.Part
+"""Receives the replies of a node; None if it was not compiled."""
+SPLIT: Final[Any] = None if NATIVE is None else NATIVE.split
+"""Returns known gets and small sets by their nodes.
+
+Its arguments are the input, the nodes of lines, those of keys, how many requests to find at most,
+how long a value may be, and the type of nodes. It returns None unless there are two or more, else
+for each node what it is sent and how many requests that is, the index of the node of each request,
+where those found end, and whether they change nothing.
+"""
+SPLIT_KEYS: Final[Any] = None if NATIVE is None else NATIVE.split_keys
+"""Returns likewise the keys of a get of several, if all are known; the last two are left out."""
+
+
+class JoinedBatch(Request):
+    """Requests whose replies are sent together; see `Batch`.
+
+    Args:
+        executor: the client's.
+        order: the index of the node of each request.
+    """
+
+    __slots__ = ("_missing", "_order", "_parts", "_sent", "count", "waits")
+
+    def __init__(self, executor: Origin, order: bytes) -> None:
+        self._executor = executor
+        self.reply = None
+        self.observer = None
+        self.closes = False
+        self._order = order
+        self._parts: list[Any] = []
+        self._missing = 0
+        self._sent = 0
+        self.count = len(order)
+        self.waits = False
+
+    def part(self, count: int, *, reads: bool) -> Any:
+        """Return the receiver of the next node's replies."""
+        part = Part(self, self._missing, count, reads)
+        self._missing += 1
+        self._parts.append(part)
+        return part
+
+    def count_failures(self, number: int) -> None:
+        """Count requests that failed."""
+        for _ in range(number):
+            self._executor.count_failure()
+
+    def part_done(self) -> None:
+        """Note that all replies of a node are there."""
+        self._missing -= 1
+        if self._missing:
+            if not self.waits:
+                self.progressed()
+        else:
+            self.reply = NATIVE.join(self._order, self._parts, self._sent, b"")[0]
+            self._executor.answered()
+            self._parts = []  # they refer to this object, which must not wait for the collector
+
+    def progressed(self) -> None:
+        """Note that some replies are there. They are sent soon, as the others may take long."""
+        self.waits = True
+        self._executor.progressed()
+
+    def available(self) -> bytes:
+        """Return the replies that can be sent although others are missing; each only once."""
+        ready, self._sent = NATIVE.join(self._order, self._parts, self._sent, b"")
+        self.waits = False
+        return bytes(ready)
+
+
+class JoinedMultiGet(MultiGet):
+    """A get of keys that several nodes have; see `MultiGet`.
+
+    Args:
+        executor: the client's.
+        found: what `SPLIT_KEYS` has found.
+        order: likewise.
+        strict: whether it fails if a node fails.
+    """
+
+    __slots__ = ("_found", "_odd", "_of_nodes", "_order")
+
+    def __init__(
+        self,
+        executor: Origin,
+        found: Sequence[tuple[Any, bytes, int]],
+        order: bytes,
+        *,
+        strict: bool,
+    ) -> None:
+        self._executor = executor
+        self.reply = None
+        self.observer = None
+        self.closes = False
+        self._missing = len(found)
+        self._failed = 0
+        self._strict = strict
+        self._found = found
+        self._order = order
+        self._odd = False  # whether there is a reply that is not the usual one
+        self._of_nodes = [
+            Part(self, index, count, True, request)
+            for index, (_, request, count) in enumerate(found)
+        ]
+        self._replies = []
+
+    def part(self, index: int) -> Any:
+        """Return the receiver for one of the nodes."""
+        return self._of_nodes[index]
+
+    def part_done(self) -> None:
+        """Note that a node's reply is there, an item for each key that it has."""
+        self._missing -= 1
+        if not self._missing:
+            self._finish()
+
+    def take_reply(self, index: int, reply: bytes, failed: bool) -> None:
+        """Take a node's reply that is not the usual one."""
+        if not self._replies:
+            self._replies = [replies.END] * len(self._found)
+        self._replies[index] = reply
+        self._odd = True
+        self._missing -= 1
+        if failed:
+            self._failed += 1
+            self._executor.count_failure()
+        if not self._missing:
+            self._finish()
+
+    def _finish(self) -> None:
+        self.reply = self.combined()
+        self._executor.answered()
+        self._of_nodes, self._found = [], ()  # as in `JoinedBatch`
+
+    def combined(self) -> bytes:
+        """Return the items in the order of the keys."""
+        if not self._odd:
+            return bytes(NATIVE.join(self._order, self._of_nodes, 0, replies.END)[0])
+        nodes = [node for node, _, _ in self._found]
+        self._keys = [request[4:-2].split(b" ") for _, request, _ in self._found]
+        self._parts = dict(zip(nodes, self._keys, strict=True))
+        self._nodes = [nodes[index] for index in self._order]
+        self._items = [part.pieces() if part.have else None for part in self._of_nodes]
+        self.merger = self._executor.merger
+        return super().combined()

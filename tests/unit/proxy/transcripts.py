@@ -1,0 +1,251 @@
+"""What a proxy's clients and nodes get, step by step, for scripts that are made up at random.
+
+Printed by a process of its own, so that it can be compared with that of another which uses nothing
+that was compiled from C.
+"""
+
+import asyncio
+import hashlib
+import random
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
+
+from memlite.protocol import Limits
+from memlite.proxy.cluster import Cluster
+from memlite.proxy.executor import ProxyExecutor
+from memlite.proxy.link import Link
+from memlite.proxy.node import Node
+from memlite.proxy.recognizer import Recognizer
+from memlite.telemetry.counters import Counters
+from tests.unit.proxy.clusters import cluster_of
+
+KEYS = [b"k%d" % number for number in range(12)]
+# One reply each, to a request that has another.
+WRONG = [
+    b"VALUE other 0 1\r\nx\r\nEND\r\n", b"STORED\r\n", b"X\r\n", b"ERROR\r\n", b"END\r\n",
+    b"VALUE k1 0 1\r\nx\r\nVALUE k1 0 1\r\ny\r\nEND\r\n", b"SERVER_ERROR out of memory\r\n",
+    b"VALUE k1 0 2\r\n\r\n\r\nEND\r\n", b"V\r\n", b"STORED \r\n", b"END \r\n",
+]  # fmt: skip
+# What no node sends, or nobody has asked for.
+RUBBISH = [
+    b"VALUE k1 0 -1\r\nx\r\nEND\r\n", b"VALUE\r\n", b"VALUE k1 0 1\r\nxyzEND\r\n", b"\0" * 3000,
+    b"VALUE k1 0 2\r\nEND\r\nEND\r\n", b"VALUE k1 0 0 1 2 3\r\n\r\nEND\r\n",
+    b"VALUE k1 0 3\r\nx", b"V", b"\r\n",
+]  # fmt: skip
+# Too many replies: of none, as some of them may be handed out before it is noticed.
+SURPLUS = [b"STORED\r\n" * 1000, b"END\r\n" * 1000, b"END\r\n"]
+
+
+class Loop:
+    """An event loop whose turns and timers come when the script says so."""
+
+    def __init__(self) -> None:
+        self.soon: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+        self.later: list[Callable[..., object]] = []
+
+    def time(self) -> float:
+        return 0.0
+
+    def call_soon(self, function: Callable[..., object], *arguments: object) -> None:
+        self.soon.append((function, arguments))
+
+    def call_later(self, seconds: float, function: Callable[..., object]) -> "Loop":
+        if seconds < 1:  # not a deadline
+            self.later.append(function)
+        return self
+
+    def cancel(self) -> None: ...
+
+    def turn(self) -> None:
+        for _ in range(len(self.soon)):
+            function, arguments = self.soon.popleft()
+            function(*arguments)
+
+    def timers(self) -> None:
+        due, self.later = self.later, []
+        for function in due:
+            function()
+
+
+class NodeTransport:
+    """Has the requests that were written, and answers them."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.written = b""
+        self.replies = b""
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def get_extra_info(self, _name: str) -> object:
+        return None
+
+    def abort(self) -> None: ...
+
+    def is_closing(self) -> bool:
+        return False
+
+    def answer(self) -> None:
+        """Make replies to some of what was written."""
+        while self.written and self.rng.random() < 0.8:
+            line, _, rest = self.written.partition(b"\r\n")
+            words = line.split(b" ")
+            if words[0] in (b"set", b"add"):
+                rest = rest[int(words[4]) + 2 :]
+            if self.rng.random() < 0.02:
+                self.replies += self.rng.choice(WRONG)
+            elif words[0] in (b"set", b"add"):
+                self.replies += b"STORED\r\n"
+            elif words[0] in (b"get", b"gets"):
+                self.replies += b"".join(map(self._item, words[1:])) + b"END\r\n"
+            else:
+                self.replies += b"DELETED\r\n"
+            self.written = rest
+
+    def _item(self, key: bytes) -> bytes:
+        if self.rng.random() < 0.3:
+            return b""
+        value = self.rng.choice(
+            [b"", b"x", b"END\r\n", b"\r\nEND\r\n", b"VALUE k1 0 1\r\n", b"z" * 700]
+        )
+        unique = b" 7" if self.rng.random() < 0.05 else b""
+        return b"VALUE %b 0 %d%b\r\n%b\r\n" % (key, len(value), unique, value)
+
+
+class Client:
+    """A client connection."""
+
+    def __init__(self, cluster: Cluster, recognizer: Recognizer, counters: Counters) -> None:
+        self.out: list[Any] = []
+        self.got = b""
+        self.counters = counters
+        self.unread = 0
+        self.executor = ProxyExecutor(
+            cluster, cast("Any", None), cast("Any", self), self.out, recognizer
+        )
+
+    def fast(self, on: bool) -> None:
+        self.executor.lone.write = self.write if on else None
+        self.executor.lone.counters = self.counters
+
+    def write(self, data: bytes) -> None:
+        self.got += data
+        if len(self.got) % 7 == 0:
+            self.fast(False)  # as if it read no more
+
+    def reply(self, data: bytes) -> None:
+        self.counters.bytes_written += len(data)
+        self.got += data
+
+    def count_unread(self) -> None:
+        self.unread += 1
+
+    def settle(self) -> None:
+        data = b"".join(map(bytes, self.out))
+        self.counters.bytes_written += len(data)
+        self.got += data
+        self.out.clear()
+
+    close = settle
+
+
+def requests_of(rng: random.Random) -> bytes:
+    """Return what a client may send in one write."""
+    kind = rng.random()
+    if kind < 0.3:
+        return b"get %b\r\n" % rng.choice(KEYS)
+    if kind < 0.45:
+        return b"get " + b" ".join(rng.choices(KEYS, k=rng.randint(2, 9))) + b"\r\n"
+    if kind < 0.75:
+        count = rng.choice([2, 5, 16, 80])
+        return b"".join(_one(rng, sets=0.0 if kind < 0.6 else 0.3) for _ in range(count))
+    return _one(rng, sets=0.8)
+
+
+def _one(rng: random.Random, *, sets: float) -> bytes:
+    key = rng.choice(KEYS)
+    if rng.random() >= sets:
+        return b"get %b\r\n" % key
+    value = rng.choice([b"", b"v", b"\r\n", b"w" * 300])
+    line = rng.choice([b"set %b 0 0 %d\r\n"] * 9 + [b"set %b 0 00 %d\r\n", b"add %b 0 0 %d\r\n"])
+    return line % (key, len(value)) + value + b"\r\n"
+
+
+def serve(node: Node, rng: random.Random) -> tuple[Link, NodeTransport]:
+    link, transport = Link(node), NodeTransport(rng)
+    link.connection_made(cast("Any", transport))
+    node._serve(link)
+    return link, transport
+
+
+def transcript(seed: int) -> str:
+    """Return what happens in one script."""
+    rng, loop, counters = random.Random(seed), Loop(), Counters()
+    cluster = cluster_of(3, cast("Any", loop))
+    recognizer = Recognizer(cluster, Limits())
+    links = [serve(node, rng) for node in cluster.nodes]
+    clients = [Client(cluster, recognizer, counters) for _ in range(3)]
+    for client in clients[:2]:
+        client.fast(True)
+    for key in KEYS:
+        cluster.node_of_line(b"get %b\r\n" % key, key)
+        cluster.node_of(key)
+    seen = hashlib.sha256()
+    for _ in range(120):
+        step = rng.random()
+        number = rng.randrange(3)
+        if step < 0.45:
+            client, data = clients[number], requests_of(rng)
+            note = client.executor.take(data)
+            seen.update(b"%d" % note)
+            client.settle()
+        elif step < 0.6:
+            loop.turn()
+        elif step < 0.9:
+            link, transport = links[number]
+            transport.answer()
+            size = rng.choice([1, 3, 10, 100, 10_000])
+            while transport.replies:
+                part, transport.replies = transport.replies[:size], transport.replies[size:]
+                link.data_received(part)
+            if rng.random() < 0.02:
+                none = cluster.nodes[number].pending == 0
+                link.data_received(rng.choice(SURPLUS if none else RUBBISH))
+                if cluster.nodes[number]._link is link:  # what follows would be out of step
+                    cluster.nodes[number].link_lost("gone", down=True)
+            if cluster.nodes[number]._link is None:
+                links[number] = serve(cluster.nodes[number], rng)
+        elif step < 0.94:
+            loop.timers()
+        elif step < 0.96:
+            cluster.nodes[number].link_lost("gone", down=rng.random() < 0.5)
+            links[number] = serve(cluster.nodes[number], rng)
+        elif step < 0.98:
+            clients[number].fast(rng.random() < 0.7)
+        else:
+            clients[number].executor.detach()
+            seen.update(clients[number].got)
+            clients[number] = Client(cluster, recognizer, counters)
+        seen.update(
+            repr((
+                [client.got for client in clients],
+                [(one.requests, one.failed, one.pending, one.refused) for one in cluster.nodes],
+                [transport.written for _, transport in links],
+                cluster.failures, cluster.failed_shards, cluster.multigets,
+            )).encode()
+        )  # fmt: skip
+    cluster.stop()
+    seen.update(repr([client.got for client in clients]).encode())
+    return f"{seed} {seen.hexdigest()} {counters.bytes_written} {len(clients[0].got)}"
+
+
+async def main(first: int, last: int) -> None:
+    for seed in range(first, last):
+        sys.stdout.write(transcript(seed) + "\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*map(int, sys.argv[1:])))
