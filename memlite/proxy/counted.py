@@ -51,10 +51,9 @@ class _Counted(_Base):
         others: what the executor has otherwise.
     """
 
-    writes_lone = False
-
     def __init__(self, counts: Counts, *others: object) -> None:
         super().__init__(*others)  # type: ignore[arg-type]
+        self.writes_lone = False  # but by `answer`, which counts
         self._counts = counts
         self._gets = counts[_GET]
         # The first bytes of the request that has no object of its own, unless it is a usual one.

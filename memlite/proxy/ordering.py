@@ -71,8 +71,6 @@ class OrderedReplies:
         writes_lone: whether its reply may be written without this object.
     """
 
-    writes_lone = True
-
     def __init__(self, cluster: Cluster, client: ForwardingClient, out: list[Part]) -> None:
         self._cluster = cluster
         self._client: ForwardingClient | None = client
@@ -81,6 +79,7 @@ class OrderedReplies:
         self._observer: CommandObserver | None = None  # of the command being submitted
         self._due = False
         self.lone = Lone(self)
+        self.writes_lone = True
         self._first: Request | None = None  # stands for that one, if others have come after it
         self._sends_progress = False
 

@@ -11,4 +11,5 @@ from tests.support.sanitized import needs_sanitizers, run_sanitized
 @pytest.mark.timeout(600)
 @needs_sanitizers
 def test_framing_in_c_under_sanitizers(tmp_path: Path) -> None:
-    run_sanitized(tmp_path, "memlite.proxy._native", "tests/unit/proxy/test_framing.py")
+    tests = ("tests/unit/proxy/test_framing.py", "tests/unit/proxy/test_parts.py")
+    run_sanitized(tmp_path, "memlite.proxy._native", *tests)
