@@ -24,6 +24,7 @@ _OPTIMIZATION = "MEMLITE_COMPILED_OPTIMIZATION"
 _IN_C = (
     Path("memlite/memory/shared/_native.c"),
     Path("memlite/proxy/_native.c"),
+    Path("memlite/server/connections/_native.c"),
     Path("memlite/server/execution/_native.c"),
     Path("memlite/server/execution/records/_native.c"),
 )

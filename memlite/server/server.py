@@ -23,6 +23,7 @@ from memlite.server.connections.connector import connector
 from memlite.server.connections.intake import Intake
 from memlite.server.connections.large_values import LargeValues
 from memlite.server.connections.listeners import Listener
+from memlite.server.connections.receiver import connection_type
 from memlite.server.connections.register import Register
 from memlite.server.execution.dialects import BINARY, LITE, TEXT, Dialect
 from memlite.server.execution.execution import Execution, ImmediateExecution, PipelinedExecution
@@ -78,7 +79,7 @@ class Server:
         tls: the TLS settings; None without TLS.
         clock: the clock; tests pass one they can advance.
         backend: makes the backend; None for the one in the settings.
-        connection: makes the protocol for a connection.
+        connection: makes the protocol for a connection; None for the usual one.
         owns_process: whether the process is the server's alone. Only then does the server handle
             signals and the event loop's failures, and hold the process's memory against ``-m``.
 
@@ -127,11 +128,10 @@ class Server:
         tls: "Tls | None" = None,
         clock: Clock | None = None,
         backend: "Callable[[Context], Backend] | None" = None,
-        connection: Callable[[ConnectionServices], Connection] = Connection,
+        connection: Callable[[ConnectionServices], Connection] | None = None,
         owns_process: bool = True,
     ) -> None:
         self.config = config
-        self._make_connection = connection
         self._owns_process = owns_process
         self.listeners = [one for one in listeners if not one.udp and not one.http]
         self.tls = tls
@@ -175,6 +175,7 @@ class Server:
         )
         self._intake = Intake()
         self._connections = self._make_connection_services()
+        self._make_connection = connection or connection_type(self._connections.runner)
         if listeners and self._says_how and self._connections.runner is not None:
             _log.info("most commands are carried out in C")
         self.udp = self._make_udp([one for one in listeners if one.udp])

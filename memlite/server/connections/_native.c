@@ -1,0 +1,271 @@
+/* What arrives at a connection whose input a runner carries out: the twin of `Connection.data_received`, which says more.
+
+A `Receiver` takes the place of that method in a class. Bound to a connection it gives the input to the runner, and the
+reply to the transport; what the runner leaves, and all input while there is none, it gives to the methods in Python.
+It keeps nothing: what state a connection is in, the connection knows. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <limits.h>
+#include <stddef.h>
+#include <structmember.h>
+#include <sys/socket.h>
+
+#define VERSION 1  /* of the interface: what was compiled for another is not used */
+
+enum { MOST_TRANSPORTS = 4, UNKNOWN = -2, NONE = -1 };
+#define MOST_AT_ONCE ((Py_ssize_t)16 * 1024)  /* bytes of a reply that is sent without the transport; its rest is copied */
+
+typedef struct { PyObject *name; Py_ssize_t at; } Field;  /* an attribute, and where its slot is; -1 for none */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *type, *clock_type;  /* of connections, and of their clocks */
+    PyObject *otherwise;  /* the method in Python */
+    PyObject *descriptor;  /* returns that of a transport's socket, to which replies may be written; else -1 */
+    PyObject *carry_on, *write;  /* names of methods */
+    /* Types of transports with such sockets, and their method that tells what is yet to be sent. */
+    struct { PyTypeObject *type; PyObject *unsent; } plain[MOST_TRANSPORTS];
+    Field run, out, clock, second, last_command, transport;
+} Receiver;
+
+typedef struct {  /* a receiver that is bound to a connection */
+    PyObject_HEAD
+    vectorcallfunc call;
+    Receiver *receiver;
+    PyObject *connection;
+    int fd;  /* of its socket, NONE if replies have to pass through the transport, UNKNOWN before the first */
+} Reception;
+
+static int find_field(Field *field, PyObject *type, const char *name) {
+    field->at = -1;
+    if (!(field->name = PyUnicode_InternFromString(name))) return -1;
+    PyObject *slot = PyObject_GetAttr(type, field->name);
+    if (!slot) PyErr_Clear();  /* an attribute of instances alone */
+    else if (Py_TYPE(slot) == &PyMemberDescr_Type && ((PyMemberDescrObject *)slot)->d_member->type == T_OBJECT_EX)
+        field->at = ((PyMemberDescrObject *)slot)->d_member->offset;
+    Py_XDECREF(slot);
+    return 0;
+}
+
+static inline PyObject *get(PyObject *owner, const Field *field) {
+    PyObject *value = field->at < 0 ? NULL : *(PyObject **)((char *)owner + field->at);
+    return value ? Py_NewRef(value) : PyObject_GetAttr(owner, field->name);
+}
+
+/* Steals the reference. */
+static inline int put_new(PyObject *owner, const Field *field, PyObject *value) {
+    if (!value) return -1;
+    if (field->at < 0) {
+        int failed = PyObject_SetAttr(owner, field->name, value);
+        Py_DECREF(value);
+        return failed;
+    }
+    PyObject **slot = (PyObject **)((char *)owner + field->at), *old = *slot;
+    *slot = value;
+    Py_XDECREF(old);
+    return 0;
+}
+
+static PyObject *call(PyObject *function, PyObject *one, PyObject *two) {
+    PyObject *arguments[] = {one, two};
+    return PyObject_Vectorcall(function, arguments, 2, NULL);
+}
+
+static PyObject *call_method(PyObject *owner, PyObject *name, PyObject *argument) {
+    PyObject *arguments[] = {owner, argument};
+    return PyObject_VectorcallMethod(name, arguments, 2, NULL);
+}
+
+static int note_activity(Receiver *r, PyObject *connection) {
+    PyObject *clock = get(connection, &r->clock);
+    if (!clock) return -1;
+    int known = PyObject_TypeCheck(clock, (PyTypeObject *)r->clock_type);
+    PyObject *second = known ? get(clock, &r->second) : PyObject_GetAttr(clock, r->second.name);
+    Py_DECREF(clock);
+    return put_new(connection, &r->last_command, second);
+}
+
+/* Finds out whether replies need not pass through a transport. */
+static int know_transport(Receiver *r, Reception *b, PyObject *transport) {
+    b->fd = NONE;
+    PyObject *number = PyObject_CallOneArg(r->descriptor, transport);
+    long fd = number ? PyLong_AsLong(number) : NONE;
+    Py_XDECREF(number);
+    if (fd < 0 || fd > INT_MAX) return PyErr_Occurred() ? -1 : 0;
+    int i = 0;
+    while (i < MOST_TRANSPORTS && r->plain[i].type && r->plain[i].type != Py_TYPE(transport)) i++;
+    if (i == MOST_TRANSPORTS) return 0;
+    if (!r->plain[i].type) {
+        if (!(r->plain[i].unsent = PyObject_GetAttrString((PyObject *)Py_TYPE(transport), "get_write_buffer_size"))) return -1;
+        r->plain[i].type = (PyTypeObject *)Py_NewRef((PyObject *)Py_TYPE(transport));
+    }
+    b->fd = (int)fd;
+    return 0;
+}
+
+/* Sends a reply as the transport would, unless that still has others to send; returns how much of it was sent. */
+static Py_ssize_t send_at_once(Receiver *r, Reception *b, PyObject *transport, PyObject *reply) {
+    if (b->fd == UNKNOWN && know_transport(r, b, transport)) return -1;
+    if (b->fd < 0 || !PyBytes_CheckExact(reply) || PyBytes_GET_SIZE(reply) > MOST_AT_ONCE) return 0;
+    int i = 0;
+    while (i < MOST_TRANSPORTS && r->plain[i].type != Py_TYPE(transport)) i++;
+    if (i == MOST_TRANSPORTS) return 0;
+    PyObject *unsent = PyObject_Vectorcall(r->plain[i].unsent, &transport, 1, NULL);
+    if (!unsent) return -1;
+    int none = PyLong_CheckExact(unsent) && Py_SIZE(unsent) == 0;
+    Py_DECREF(unsent);
+    if (!none) return 0;
+    ssize_t sent = send(b->fd, PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply), MSG_DONTWAIT | MSG_NOSIGNAL);
+    return sent < 0 ? 0 : sent;  /* the transport meets the same error, and reports it */
+}
+
+static PyObject *send_reply(Receiver *r, Reception *b, PyObject *reply) {
+    PyObject *transport = get(b->connection, &r->transport), *written = NULL;
+    if (!transport) return NULL;
+    Py_ssize_t sent = send_at_once(r, b, transport, reply);
+    if (!sent) written = call_method(transport, r->write, reply);
+    else if (sent == PyBytes_GET_SIZE(reply)) written = Py_NewRef(Py_None);
+    else if (sent > 0) {
+        PyObject *rest = PyBytes_FromStringAndSize(PyBytes_AS_STRING(reply) + sent, PyBytes_GET_SIZE(reply) - sent);
+        if (rest) written = call_method(transport, r->write, rest);
+        Py_XDECREF(rest);
+    }
+    Py_DECREF(transport);
+    return written;
+}
+
+static PyObject *receive(PyObject *bound, PyObject *const *args, size_t flags, PyObject *names) {
+    Reception *b = (Reception *)bound;
+    Receiver *r = b->receiver;
+    PyObject *connection = b->connection;
+    if (PyVectorcall_NARGS(flags) != 1 || names) return PyErr_Format(PyExc_TypeError, "data_received takes one argument");
+    PyObject *run = get(connection, &r->run), *out, *reply = NULL, *done = NULL;
+    if (!run) return NULL;
+    if (run == Py_None) {
+        Py_DECREF(run);
+        return call(r->otherwise, connection, args[0]);
+    }
+    if ((out = get(connection, &r->out))) reply = call(run, args[0], out);
+    if (reply == Py_None) done = call_method(connection, r->carry_on, args[0]);
+    else if (reply && note_activity(r, connection) == 0) {
+        if (PyBytes_CheckExact(reply) && !PyBytes_GET_SIZE(reply)) done = Py_NewRef(Py_None);
+        else done = send_reply(r, b, reply);
+    }
+    Py_DECREF(run);
+    Py_XDECREF(out);
+    Py_XDECREF(reply);
+    return done;
+}
+
+static int Reception_traverse(Reception *b, visitproc visit, void *arg) {
+    Py_VISIT(b->receiver);
+    Py_VISIT(b->connection);
+    return 0;
+}
+
+static int Reception_clear(Reception *b) {
+    Py_CLEAR(b->connection);  /* without the receiver it could not be called */
+    return 0;
+}
+
+static void Reception_dealloc(Reception *b) {
+    PyObject_GC_UnTrack(b);
+    Py_XDECREF(b->receiver);
+    Py_XDECREF(b->connection);
+    Py_TYPE(b)->tp_free(b);
+}
+
+static PyTypeObject ReceptionType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "memlite.server.connections._native.Reception", .tp_basicsize = sizeof(Reception),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_vectorcall_offset = offsetof(Reception, call), .tp_call = PyVectorcall_Call,
+    .tp_dealloc = (destructor)Reception_dealloc, .tp_traverse = (traverseproc)Reception_traverse,
+    .tp_clear = (inquiry)Reception_clear, .tp_doc = "Takes the input of a connection.",
+};
+
+static PyObject *Receiver_get(Receiver *r, PyObject *connection, PyObject *type) {
+    if (!connection) return Py_NewRef((PyObject *)r);
+    if (!r->otherwise || !PyObject_TypeCheck(connection, (PyTypeObject *)r->type))
+        return PyErr_Format(PyExc_TypeError, "not a connection: %R", connection);
+    Reception *bound = PyObject_GC_New(Reception, &ReceptionType);
+    if (!bound) return NULL;
+    bound->call = receive;
+    bound->receiver = (Receiver *)Py_NewRef((PyObject *)r);
+    bound->connection = Py_NewRef(connection);
+    bound->fd = UNKNOWN;
+    PyObject_GC_Track(bound);
+    return (PyObject *)bound;
+}
+
+static int Receiver_init(Receiver *r, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"connection", "clock", "descriptor", NULL};
+    PyObject *type, *clock, *descriptor;
+    if (r->type) return PyErr_Format(PyExc_TypeError, "a receiver is made once"), -1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O:Receiver", names, &PyType_Type, &type, &PyType_Type, &clock,
+                                     &descriptor)) return -1;
+    r->type = Py_NewRef(type);
+    r->clock_type = Py_NewRef(clock);
+    r->descriptor = Py_NewRef(descriptor);
+    struct { Field *field; PyObject *type; const char *name; } fields[] = {
+        {&r->run, type, "_run"}, {&r->out, type, "out"}, {&r->clock, type, "_clock"}, {&r->second, clock, "second"},
+        {&r->last_command, type, "last_command"}, {&r->transport, type, "_transport"}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (find_field(fields[i].field, fields[i].type, fields[i].name)) return -1;
+    if (!(r->carry_on = PyUnicode_InternFromString("_carry_on")) || !(r->write = PyUnicode_InternFromString("write"))) return -1;
+    return (r->otherwise = PyObject_GetAttrString(type, "data_received")) ? 0 : -1;
+}
+
+static int Receiver_traverse(Receiver *r, visitproc visit, void *arg) {
+    Py_VISIT(r->type);
+    Py_VISIT(r->clock_type);
+    Py_VISIT(r->otherwise);
+    Py_VISIT(r->descriptor);
+    for (int i = 0; i < MOST_TRANSPORTS; i++) {
+        Py_VISIT(r->plain[i].type);
+        Py_VISIT(r->plain[i].unsent);
+    }
+    return 0;
+}
+
+static int Receiver_clear(Receiver *r) {
+    Py_CLEAR(r->type);
+    Py_CLEAR(r->clock_type);
+    Py_CLEAR(r->otherwise);
+    Py_CLEAR(r->descriptor);
+    for (int i = 0; i < MOST_TRANSPORTS; i++) {
+        Py_CLEAR(r->plain[i].type);
+        Py_CLEAR(r->plain[i].unsent);
+    }
+    return 0;
+}
+
+static void Receiver_dealloc(Receiver *r) {
+    PyObject_GC_UnTrack(r);
+    Receiver_clear(r);
+    Py_XDECREF(r->carry_on);
+    Py_XDECREF(r->write);
+    Field *fields[] = {&r->run, &r->out, &r->clock, &r->second, &r->last_command, &r->transport};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) Py_XDECREF(fields[i]->name);
+    Py_TYPE(r)->tp_free(r);
+}
+
+static PyTypeObject ReceiverType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "memlite.server.connections._native.Receiver", .tp_basicsize = sizeof(Receiver),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, .tp_new = PyType_GenericNew, .tp_init = (initproc)Receiver_init,
+    .tp_dealloc = (destructor)Receiver_dealloc, .tp_traverse = (traverseproc)Receiver_traverse,
+    .tp_clear = (inquiry)Receiver_clear, .tp_descr_get = (descrgetfunc)Receiver_get,
+    .tp_doc = "The method data_received of connections, in C; see receiver.py.",
+};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "Input of connections in C.", -1, NULL};
+PyMODINIT_FUNC PyInit__native(void) {
+    if (PyType_Ready(&ReceiverType) || PyType_Ready(&ReceptionType)) return NULL;
+    PyObject *m = PyModule_Create(&module), *names = m ? Py_BuildValue("[ss]", "VERSION", "Receiver") : NULL;
+    if (!names || PyModule_AddObjectRef(m, "__all__", names) || PyModule_AddIntMacro(m, VERSION)
+        || PyModule_AddObjectRef(m, "Receiver", (PyObject *)&ReceiverType)) Py_CLEAR(m);
+    Py_XDECREF(names);
+    return m;
+}

@@ -1,0 +1,52 @@
+"""Input in C, where a compiler made the module: from the transport to the runner, and back."""
+
+import asyncio
+import sys
+from typing import Any, Final
+
+from memlite.core.build import extension
+from memlite.core.clock import Clock
+from memlite.server.connections.connection import Connection
+from memlite.server.execution.runner import Runner
+
+__all__ = ["NATIVE", "connection_type"]
+
+_VERSION: Final = 1
+"""`_native.c` has the same."""
+
+NATIVE: Final[Any] = extension("memlite.server.connections._native", _VERSION)
+"""The module in C; None if it is not used."""
+
+
+def _descriptor(transport: asyncio.Transport) -> int:
+    """Return the file descriptor of a transport that sends what it is given as it is; else -1.
+
+    That is one of uvloop without TLS, which sends at once what it can, as the receiver does.
+    """
+    loop: Any = sys.modules.get("uvloop.loop")
+    if loop is None or type(transport) not in (loop.TCPTransport, loop.UnixTransport):
+        return -1
+    sock = transport.get_extra_info("socket")
+    return -1 if sock is None else int(sock.fileno())
+
+
+class _ReceivingConnection(Connection):
+    """Gives its input to the runner without the interpreter, whenever the runner may be used.
+
+    Args:
+        services: the parts of the server it uses.
+    """
+
+    __slots__ = ()
+
+    if NATIVE is not None:
+        data_received = NATIVE.Receiver(Connection, Clock, _descriptor)
+
+
+def connection_type(runner: Runner | None) -> type[Connection]:
+    """Return the connections of a server with this runner.
+
+    Args:
+        runner: carries out the commands; None if there is none.
+    """
+    return Connection if NATIVE is None or runner is None else _ReceivingConnection
