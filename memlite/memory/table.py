@@ -83,6 +83,7 @@ class ItemTable:
             line is another command; counts as a use, like `find`.
     """
 
+    # Slots, because code in C reads and writes some of them with every command.
     __slots__ = (
         "_ahead", "_evict", "_few", "_flush_due", "_garbage", "_items", "_make_policy", "_moved",
         "_policy", "_room", "_set_aside", "_states", "_until_measured", "excess", "flushed",

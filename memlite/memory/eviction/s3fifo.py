@@ -38,6 +38,7 @@ class S3Fifo(Policy):
     that is stored again before that gets the same place, as if it had been overwritten.
     """
 
+    # Slots, because code in C reads and writes some of them with every command.
     __slots__ = (
         "_chances", "_filling", "_ghost_limit", "_left", "_left_bytes", "_left_limit", "_main",
         "_main_bytes", "_main_limit", "_patience", "_small", "_small_bytes", "_small_limit",
