@@ -211,16 +211,17 @@ def _carry_out(names: Sequence[str], *, in_python: bool, shared: bool) -> None:
             connection = server.connect()
             transport: Any = _Nowhere()
             connection.connection_made(transport)
+            received = connection.data_received  # as a transport keeps it
             for read in (*before, _first(commands)):
-                connection.data_received(read)
+                received(read)
                 loop.run()
             if name in _REPEATABLE:
                 for read in commands:
-                    connection.data_received(read)
+                    received(read)
             reads = _together(commands, count)
             os.getppid()
             for read in reads:
-                connection.data_received(read)
+                received(read)
                 loop.run()
             os.getppid()
             if b"ERROR" in bytes(transport.taken):

@@ -22,7 +22,8 @@ typedef struct {
     PyObject_HEAD
     PyObject *type, *clock_type;  /* of connections, and of their clocks */
     PyObject *otherwise;  /* the method in Python */
-    PyObject *descriptor;  /* returns that of a transport's socket, to which replies may be written; else -1 */
+    PyObject *descriptor;  /* returns that of a transport's socket, to which replies may be written; see receiver.py */
+    PyObject *other;  /* a type of transports without such a socket: TLS binds the receiver for each read */
     PyObject *carry_on, *write;  /* names of methods */
     /* Types of transports with such sockets, and their method that tells what is yet to be sent. */
     struct { PyTypeObject *type; PyObject *unsent; } plain[MOST_TRANSPORTS];
@@ -89,7 +90,13 @@ static int note_activity(Receiver *r, PyObject *connection) {
 /* Finds out whether replies need not pass through a transport. */
 static int know_transport(Receiver *r, Reception *b, PyObject *transport) {
     b->fd = NONE;
+    if (r->other == (PyObject *)Py_TYPE(transport)) return 0;
     PyObject *number = PyObject_CallOneArg(r->descriptor, transport);
+    if (number == Py_None) {
+        Py_DECREF(number);
+        Py_XSETREF(r->other, Py_NewRef((PyObject *)Py_TYPE(transport)));
+        return 0;
+    }
     long fd = number ? PyLong_AsLong(number) : NONE;
     Py_XDECREF(number);
     if (fd < 0 || fd > INT_MAX) return PyErr_Occurred() ? -1 : 0;
@@ -222,6 +229,7 @@ static int Receiver_traverse(Receiver *r, visitproc visit, void *arg) {
     Py_VISIT(r->clock_type);
     Py_VISIT(r->otherwise);
     Py_VISIT(r->descriptor);
+    Py_VISIT(r->other);
     for (int i = 0; i < MOST_TRANSPORTS; i++) {
         Py_VISIT(r->plain[i].type);
         Py_VISIT(r->plain[i].unsent);
@@ -234,6 +242,7 @@ static int Receiver_clear(Receiver *r) {
     Py_CLEAR(r->clock_type);
     Py_CLEAR(r->otherwise);
     Py_CLEAR(r->descriptor);
+    Py_CLEAR(r->other);
     for (int i = 0; i < MOST_TRANSPORTS; i++) {
         Py_CLEAR(r->plain[i].type);
         Py_CLEAR(r->plain[i].unsent);

@@ -18,14 +18,17 @@ NATIVE: Final[Any] = extension("memlite.server.connections._native", _VERSION)
 """The module in C; None if it is not used."""
 
 
-def _descriptor(transport: asyncio.Transport) -> int:
-    """Return the file descriptor of a transport that sends what it is given as it is; else -1.
+def _descriptor(transport: asyncio.Transport) -> int | None:
+    """Return the file descriptor of a transport that sends what it is given as it is.
 
     That is one of uvloop without TLS, which sends at once what it can, as the receiver does.
+
+    Returns:
+        -1 if its socket is closed; None if no transport of its type is such a one.
     """
     loop: Any = sys.modules.get("uvloop.loop")
     if loop is None or type(transport) not in (loop.TCPTransport, loop.UnixTransport):
-        return -1
+        return None
     sock = transport.get_extra_info("socket")
     return -1 if sock is None else int(sock.fileno())
 

@@ -198,6 +198,15 @@ def test_a_transport_without_such_a_socket_writes_all_replies():
     assert asked == [connection._transport]
 
 
+def test_a_type_without_such_sockets_is_asked_once():
+    asked = []
+    connection = receiving(Stub, asked.append)(Transport())
+    for _ in range(3):
+        connection.data_received(b"get a\r\n")
+    assert connection._transport.written == [b"STORED\r\n"] * 3
+    assert asked == [connection._transport]
+
+
 def test_more_kinds_of_transports_than_are_known(pair):
     ours, theirs = pair
     kind = receiving(Stub)
@@ -323,4 +332,4 @@ def test_which_transports_have_such_a_socket(family, loop):
     with asyncio.Runner(loop_factory=loop) as runner:
         fd, known = runner.run(descriptors(family))
     assert fd >= 0
-    assert known == (fd if loop is uvloop.new_event_loop else -1)
+    assert known == (fd if loop is uvloop.new_event_loop else None)
