@@ -565,10 +565,28 @@ static PyObject *part_pieces(Part *self, PyObject *ignored) {
     return found;
 }
 
+/* The bytes of what has come in and was not joined. */
+static PyObject *part_held(Part *self, PyObject *ignored) {
+    Py_ssize_t end = self->have ? self->ends[self->have - 1] : 0, sent = self->taken ? self->ends[self->taken - 1] : 0;
+    return PyLong_FromSsize_t(end - sent);
+}
+
+static PyObject *part_discard(Part *self, PyObject *ignored) {
+    if (self->buffer) {
+        PyObject *nothing = PyBytes_FromStringAndSize(NULL, 0);
+        if (!nothing) return NULL;
+        Py_SETREF(self->buffer, nothing);
+    }
+    for (Py_ssize_t i = 0; i < self->have; i++) self->ends[i] = 0;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef part_methods[] = {
     {"answer", (PyCFunction)part_answer, METH_O, "Take a reply."},
     {"fail", (PyCFunction)part_fail, METH_O, "Take the error that stands for each missing reply."},
     {"pieces", (PyCFunction)part_pieces, METH_NOARGS, "The replies or items that there are."},
+    {"held", (PyCFunction)part_held, METH_NOARGS, "Return the bytes of replies that are there and were not joined."},
+    {"discard", (PyCFunction)part_discard, METH_NOARGS, "Have the replies that are there be empty."},
     {NULL},
 };
 static PyMemberDef part_members[] = {

@@ -83,6 +83,18 @@ class JoinedBatch(Request):
         self.waits = False
         return bytes(ready)
 
+    @property
+    def held(self) -> int:
+        """The bytes of what has been answered and was not sent."""
+        waiting: int = sum([part.held() for part in self._parts])
+        return len(self.reply or b"") + waiting
+
+    def discard(self) -> None:
+        """Forget what has been answered."""
+        Request.discard(self)
+        for part in self._parts:
+            part.discard()
+
 
 class JoinedMultiGet(MultiGet):
     """A get of keys that several nodes have; see `MultiGet`.
@@ -119,6 +131,21 @@ class JoinedMultiGet(MultiGet):
             for index, (_, request, count) in enumerate(found)
         ]
         self._replies = []
+
+    @property
+    def held(self) -> int:
+        """The bytes of what has been answered."""
+        if self.reply is not None:
+            return len(self.reply)
+        found: int = sum([part.held() for part in self._of_nodes])
+        return found + sum(map(len, self._replies))
+
+    def discard(self) -> None:
+        """Forget what has been answered: all keys that have been are misses."""
+        Request.discard(self)
+        self._replies = [replies.END] * len(self._replies)
+        for part in self._of_nodes:
+            part.discard()
 
     def part(self, index: int) -> Any:
         """Return the receiver for one of the nodes."""

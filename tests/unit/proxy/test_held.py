@@ -13,6 +13,8 @@ from memlite.proxy.connection import ProxyConnection
 from memlite.proxy.held import HeldReplies
 from memlite.proxy.node import Access
 from memlite.proxy.ordering import ForwardingClient, OrderedReplies
+from memlite.proxy.parts import JoinedBatch, JoinedMultiGet
+from memlite.proxy.parts import Part as PartInC
 from memlite.proxy.proxy import Proxy
 from memlite.proxy.requests import Flush, MultiGet, Read, Request
 from memlite.proxy.unread import UnreadReplies
@@ -112,6 +114,32 @@ def test_what_is_held_of_each_kind_of_request_is_counted_and_forgotten_with_the_
     of_b.answer(VALUE)
     executor.deliver()
     assert executor.held <= empty + len(b"OK\r\n")  # what comes later is not kept either
+
+
+@pytest.mark.skipif(PartInC is None, reason="not compiled")
+def test_what_parts_in_c_hold_is_counted_and_forgotten_too() -> None:
+    executor = executor_of(object())
+    batch = JoinedBatch(executor, b"\0\1\0")
+    of_a, of_b = batch.part(2, reads=True), batch.part(1, reads=True)
+    found = [("a", b"get k\r\n", 1), ("b", b"get l\r\n", 1)]
+    several, odd = (JoinedMultiGet(executor, found, b"\0\1", strict=False) for _ in range(2))
+    executor._queue.extend([Read(executor), batch, several, odd])
+    empty = executor.held
+    batch.waits = True  # or it would ask for a timer
+    of_a.answer(VALUE)
+    assert executor.held - empty == len(VALUE)
+    assert batch.available() == VALUE
+    assert executor.held == empty
+    batch.waits = True
+    of_a.answer(VALUE)
+    several.part(0).answer(VALUE)
+    odd.part(0).answer(b"SERVER_ERROR out of memory\r\n")
+    item = VALUE.removesuffix(b"END\r\n")
+    assert executor.held - empty >= len(VALUE) + len(item)
+    executor.detach()
+    assert executor.held <= empty + 2 * len(b"END\r\n")
+    of_b.answer(VALUE)  # what comes later is taken as before
+    several.part(1).answer(b"END\r\n")
 
 
 def test_a_connection_holds_what_waits_too() -> None:
