@@ -18,7 +18,7 @@ from memlite.engine.shared import SharedEngine, SharedItems
 from memlite.engine.sizes import SizeClasses
 from memlite.memory import FullItem, Item, Part
 from memlite.memory.item import END, FETCHED, VIEW_FROM, extended, line_of, wire_form
-from memlite.memory.shared.layout import KEEP, USED
+from memlite.memory.shared.layout import EXPIRY, KEEP, USED
 from memlite.memory.shared.pure import PureTable, Stored
 from memlite.protocol import replies
 from memlite.protocol.limits import item_total
@@ -237,9 +237,11 @@ class PlainSharedEngine(SharedEngine):
                 return Outcome.STORED
         return super().replace(key, flags, exptime, value)
 
-    def _exchange(self, line: bytes, wire: bytes, expires: float, unique: int) -> int:
+    def _exchange(
+        self, line: bytes, wire: bytes, expires: float, unique: int, kind: int = 0
+    ) -> int:
         """Store another item in the place of one; return its unique, 0 if there is another now."""
-        found = self._store_now(line, wire, expires, unique, 0, b"")
+        found = self._store_now(line, wire, expires, unique, kind, b"")
         if found <= 0:
             return 0
         self.counters.cmd_set += 1
@@ -286,7 +288,7 @@ class PlainSharedEngine(SharedEngine):
                 item_total(len(key), item.flags, item.size, cas=self.cas_enabled) > self._item_size
             ):
                 break
-            item.version = self._exchange(line, item.wire, expires, unique)
+            item.version = self._exchange(line, item.wire, expires, unique, EXPIRY)
             if item.version:
                 return item
         return None
@@ -319,7 +321,7 @@ class PlainSharedEngine(SharedEngine):
                 break
             new = b"%b%b\r\nEND\r\n" % (wire[:begin], digits.ljust(len(old)))
             how = USED if state & FETCHED else 0  # it stays the item that was fetched
-            version = self._store_now(line, new, expires, unique, how, b"")
+            version = self._store_now(line, new, expires, unique, how | EXPIRY, b"")
             if version < 0:
                 break
             if version:

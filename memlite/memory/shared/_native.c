@@ -39,8 +39,9 @@ taken in this order: that of the log, then those of regions, one at a time. */
 
 enum { FREE, OPEN, SEALED, EVICTING, PARKED };
 enum { UNNAMED = 1, META = 2, LIVE = 16, KEEP = 32, USED = 64, DEAD = 128 };
-/* In calls, beyond the eight bits of a record: refuse if what is there has expired; it was used so often besides. */
-enum { PLAIN = 256, USES = 512 };
+/* In calls, beyond the eight bits of a record: refuse if what is there has expired; it was used so often besides; it
+expires when what is there does. */
+enum { PLAIN = 256, USES = 512, EXPIRY = 2048 };
 enum { MET_NONE, MET_EXPIRED, MET_EXPIRED_UNFETCHED, MET_FLUSHED };
 
 typedef struct {
@@ -725,7 +726,8 @@ static int publish(Table *t, const Wanted *w, Record *r, uint64_t condition, int
     }
     if (condition != ANY) {
         int live = exists && current(t, segment_of(t, peek(*f.slot))) && !has_expired(t, as_double(peek(f.record->expires)));
-        if (condition != (live ? f.record->unique : 0)) {
+        /* An item may get meta flags, and its unique stay: `KEEP`. */
+        if (condition != (live ? f.record->unique : 0) || (live && kind & PLAIN && peek(f.record->kind) & META)) {
             done = TABLE_CHANGED;
             goto out;
         }
@@ -739,6 +741,7 @@ static int publish(Table *t, const Wanted *w, Record *r, uint64_t condition, int
         done = TABLE_OTHER;
         goto out;
     }
+    if (kind & EXPIRY && exists) note(r->expires, peek(f.record->expires));
     if (kind & KEEP && exists) {
         *unique = f.record->unique;
     } else {
@@ -752,7 +755,7 @@ static int publish(Table *t, const Wanted *w, Record *r, uint64_t condition, int
     uint64_t word = word_of(t, r, w->tag);
     t->met = met;
     if (exists) {
-        uint32_t bits = (peek(*f.state) & FREQUENCY) + 1 + (uint32_t)kind / USES;
+        uint32_t bits = (peek(*f.state) & FREQUENCY) + 1 + (uint32_t)kind / USES % 4;
         note(*f.state, t->second << STATE_BITS | (kind & USED ? FETCHED : 0) | (bits < FREQUENCY ? bits : FREQUENCY));
         count_dead(t, segment_of(t, peek(*f.slot)), record_size(f.record->length, f.record->extra));
         store(*f.slot, word);
@@ -869,7 +872,8 @@ static char *reserve_plain(PyObject *table, uint32_t length) {
 }
 static int commit_plain(PyObject *table, const Wanted *w, uint32_t length, double expires, uint64_t condition, int how, uint64_t *unique) {
     Table *t = (Table *)table;
-    int kind = PLAIN | (how & STORE_FETCHED ? USED : 0) | how / STORE_USED * USES;
+    int kind = PLAIN | (how & STORE_FETCHED ? USED : 0) | (how & STORE_EXPIRY ? EXPIRY : 0)
+               | (how & (STORE_USED | STORE_USED_TWICE)) / STORE_USED * USES;
     Record *r = prepare(t, w, length, 0, as_bits(expires), 0);
     int done = publish(t, w, r, condition, kind, 1, unique);
     return done < FULL ? done : TABLE_OTHER;

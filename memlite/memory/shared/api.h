@@ -23,8 +23,9 @@ typedef struct {
 } Seen;
 
 enum { TABLE_ERROR = -1, TABLE_OTHER, TABLE_DONE, TABLE_ABSENT, TABLE_CHANGED };
-/* How an item is stored: it counts as fetched, as `USED` of layout.py; it has been used once more, or twice. */
-enum { STORE_FETCHED = 1, STORE_USED = 2, STORE_USED_TWICE = 4 };
+/* How an item is stored: it counts as fetched, as `USED` of layout.py; it has been used once more, or twice; it expires
+when the item there does, whatever `commit` is told, as that may have been touched since it was read. */
+enum { STORE_FETCHED = 1, STORE_USED = 2, STORE_USED_TWICE = 4, STORE_EXPIRY = 8 };
 
 typedef struct {
     unsigned version;  /* API_VERSION of whoever made it */

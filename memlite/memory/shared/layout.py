@@ -32,6 +32,7 @@ __all__ = [
     "EVICTED",
     "EVICTED_AT_MOST",
     "EVICTING",
+    "EXPIRY",
     "FLUSH_AT",
     "FREE",
     "GONE",
@@ -78,6 +79,8 @@ PLACE: Final = (1 << PLACE_BITS) - 1
 FREE, OPEN, SEALED, EVICTING, PARKED = range(5)
 UNNAMED, META, LIVE, KEEP, USED, DEAD = 1, 2, 16, 32, 64, 128
 """Kinds of records. `LIVE` is set while an index is made again, `KEEP` and `USED` only in calls."""
+EXPIRY: Final = 2048
+"""Only in calls, too: the item expires when the one in whose place it is stored does."""
 MET_NONE, MET_EXPIRED, MET_EXPIRED_UNFETCHED, MET_FLUSHED = range(4)
 """What a command finds where it stores or removes an item: nothing or a live item, or others."""
 

@@ -20,6 +20,7 @@ from memlite.memory.shared.layout import (
     EVICTED,
     EVICTED_AT_MOST,
     EVICTING,
+    EXPIRY,
     FLUSH_AT,
     FREE,
     GONE,
@@ -894,7 +895,8 @@ class PureTable:
             expires: unix time; 0 for never.
             condition: the cas unique that there must be, 0 for no item, None for any.
             kind: what sort of record, as `layout` has it; with `USED`, an item that is there counts
-                as fetched afterwards; with `KEEP`, its cas unique stays.
+                as fetched afterwards; with `KEEP`, its cas unique stays, and with `EXPIRY` its
+                expiry.
             extra: what to keep after the reply.
 
         Returns:
@@ -939,6 +941,8 @@ class PureTable:
                 return _CROWDED
             if free < 0:
                 return -1
+        if kind & EXPIRY and found is not None:
+            expires = found[2][3]
         if kind & KEEP and found is not None:
             unique = found[2][2]
         else:
@@ -950,7 +954,7 @@ class PureTable:
         at = self._segments_at + mine * self._segment_size + used
         record = RECORD.pack(
             len(reply), low, unique, expires, second & 0xFFFFFFFF, len(extra), len(line) - 6,
-            kind & ~(USED | KEEP),
+            kind & ~(USED | KEEP | EXPIRY),
         )  # fmt: skip
         begin = at + RECORD_SIZE
         end = begin + len(reply)

@@ -1405,6 +1405,7 @@ static int meta_get(Runner *r, Word *words, int count) {
     Word client_flags = flags_of(&v, key.size);
     Py_ssize_t size = value_size(&v);
     if (v.expires && HAS(seen, 't') && now(r) < 0) return ERROR;
+    if (v.expires && HAS(seen, 't') && v.expires <= r->now) return STOP;  /* it has just expired */
     if ((done = make_room(r, size + 1024)) != DONE || (done = use_read(r, &v)) != DONE) return done;
     COUNT(r, hits);
     if (HAS(seen, 'v')) {

@@ -182,6 +182,23 @@ def test_another_process_changes_the_item_meanwhile(name: str, times: int, compi
 
 
 @pytest.mark.parametrize("compiled", TWINS)
+@pytest.mark.parametrize("name", ["incr", "decr", "append", "prepend"])
+def test_another_process_touches_the_item_meanwhile(name: str, compiled: bool) -> None:
+    command, outcome, value = CHANGES[name]
+    engine = make(PlainSharedEngine, compiled)
+    engine.set(b"a", 0, 0, b"20")
+    far, shared = engine._expires(1000), engine._shared
+    engine._shared = _Interrupted(  # type: ignore[assignment]
+        engine, 1, lambda: shared.touch(b"get a\r\n", far)
+    )
+    assert command(engine) == outcome
+    item = engine.table.get(b"a")
+    assert item is not None
+    assert item.expires == far
+    assert item.wire.split(b"\r\n")[1] == value
+
+
+@pytest.mark.parametrize("compiled", TWINS)
 def test_a_cas_fails_if_another_process_comes_first(compiled: bool) -> None:
     engine = make(PlainSharedEngine, compiled)
     engine.set(b"a", 0, 0, b"10")

@@ -33,7 +33,7 @@ def make_shared_runner(engine: PlainSharedEngine, commands_per_read: int) -> Run
     twins = text_twin(text), BinaryTwin(engine, replies)
     try:
         runner: Runner = NATIVE.Runner(engine, table, *twins, replies, commands_per_read)
-    except NotImplementedError as error:
+    except (AttributeError, NotImplementedError) as error:
         _log.warning("commands are not carried out in C: %s", error)
         return None
     return runner

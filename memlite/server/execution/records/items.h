@@ -69,6 +69,7 @@ static int count_item(Runner *r, View *v, u64 delta, int down, u64 *number, int 
         Frame frame = frame_of(key, flags_of(v, key.size), (Word){digits, value_size(v)}, (Word){"", 0});
         int how = v->seen.state & FETCHED ? STORE_FETCHED : 0;  /* it stays the item that was fetched */
         if (uses) how |= how ? STORE_USED_TWICE : STORE_USED;
+        how |= STORE_EXPIRY;
         int done = write_item(r, &frame, v->expires, v->seen.unique, how, v);
         if (done == DONE) break;
         if (done != TABLE_CHANGED) return done;
@@ -94,7 +95,7 @@ static int join(Runner *r, View *v, Word key, Word value, int before) {
         if (v->size + value.size + SAFE_DIGITS > r->safe_size) return STOP;
         Word old = {value_at(v), value_size(v)}, flags = flags_of(v, key.size);
         Frame frame = before ? frame_of(key, flags, value, old) : frame_of(key, flags, old, value);
-        int done = write_item(r, &frame, v->expires, v->seen.unique, 0, v);
+        int done = write_item(r, &frame, v->expires, v->seen.unique, STORE_EXPIRY, v);
         if (done != TABLE_CHANGED) return stored(r, done);
         if (tries == TRIES - 1 || look(r, key, v) != DONE) return STOP;
     }
@@ -103,7 +104,9 @@ static int join(Runner *r, View *v, Word key, Word value, int before) {
 /* Touches the item that was looked up last, whatever it is by now: it may be larger. */
 static int retime(Runner *r, View *v, long long exptime) {
     double expires;
-    if (exptime < 0 || exptime > INT_MAX || make_room(r, MOST_COPIED) != DONE) return STOP;
+    if (exptime < 0 || exptime > INT_MAX) return STOP;
+    int room = make_room(r, MOST_COPIED);
+    if (room != DONE) return room;
     if (expiry(r, exptime, &expires) < 0) return ERROR;
     int done = r->api->touch(r->table, &r->key, expires, r->copy, MOST_COPIED, &v->seen);
     if (done != TABLE_DONE) return done == TABLE_ERROR ? ERROR : STOP;

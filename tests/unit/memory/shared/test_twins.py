@@ -10,7 +10,14 @@ from memlite.core.errors import ConfigError
 from memlite.engine.evicted import Evicted
 from memlite.memory.item import wire_form
 from memlite.memory.shared import Mapping, Twin, native
-from memlite.memory.shared.layout import EVICTED_AT_MOST, META, UNNAMED, Layout, record_size
+from memlite.memory.shared.layout import (
+    EVICTED_AT_MOST,
+    EXPIRY,
+    META,
+    UNNAMED,
+    Layout,
+    record_size,
+)
 
 SIZE = 1 << 20
 ITEM = 16 * 1024
@@ -335,6 +342,20 @@ def test_an_item_expires_to_the_moment(kind: str) -> None:
     assert both[0].store(line(1), reply(1, b"y"), 0.0, 0, 0, b"") > 0, "as if it were absent"
     assert both[0].touch(line(1), now + 300)
     assert both[1].find(line(1)) == reply(1, b"y")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_store_may_leave_the_expiry_as_it_is(kind: str) -> None:
+    mapping, both = tables(kind)
+    expires = time.time() + 100
+    for table in both:
+        unique = table.store(line(1), reply(1, b"x"), 0.0, None, 0, b"")
+        assert both[0].touch(line(1), expires)
+        assert table.store(line(1), reply(1, b"y"), 0.0, unique, EXPIRY, b"") > unique
+        assert both[0].get(line(1))[:2] == (reply(1, b"y"), expires)
+        assert table.store(line(2), reply(2, b"x"), expires, None, EXPIRY, b"") > 0
+        assert both[0].get(line(2))[1] == expires, "it is its own, as there was none"
+    mapping.verify()
 
 
 @pytest.mark.parametrize("kind", KINDS)

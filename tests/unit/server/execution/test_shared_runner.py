@@ -4,6 +4,7 @@ import itertools
 import os
 import random
 import re
+import select
 import sys
 import time
 from unittest.mock import patch
@@ -405,3 +406,36 @@ def test_two_processes(make, board):
     assert sum(map(int, numbers)) == 2 * rounds
     assert sorted(b"".join(joined)) == sorted(b"ab" * rounds)
     first.mapping.verify()
+
+
+@pytest.mark.parametrize(
+    "change", [b"incr n 1\r\n", b"append n 0 0 0\r\n\r\n"], ids=["incr", "append"]
+)
+def test_a_touch_is_not_undone_by_a_change_in_another_process(make, board, change):
+    """Half of the changes are made in C, half in Python; a few touches in a thousand met one."""
+    first = make(native=True)
+    others = [Worker(first.mapping, board, native=native, number=1) for native in (True, False)]
+    first.mapping.table.attach(0)
+    first.send(b"set n 0 2000000000 10\r\n0         \r\n")
+    table, line, lost = first.mapping.table, b"get n\r\n", 0
+    going, gone = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            table.attach(1)
+            os.close(gone)
+            os.set_blocking(going, False)
+            while select.select([going], [], [], 0) == ([], [], []):
+                for other in others:
+                    other.send(change * 50)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    os.close(going)
+    for number in range(20_000):
+        expires = 2000000001 + number
+        assert first.send(b"touch n %d\r\n" % expires) == b"TOUCHED\r\n"
+        lost += any(table.get(line)[1] != expires for _ in range(2))
+    os.close(gone)
+    _, status = os.waitpid(child, 0)
+    assert (lost, os.waitstatus_to_exitcode(status)) == (0, 0)
