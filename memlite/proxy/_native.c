@@ -298,7 +298,8 @@ static long small_number(const char *at, const char *end) {
 static const char *set_end(const char *at, const char *line, const char *end, long most, const char **key_end) {
     const char *words[5];
     int known = 1;
-    if (line - at < 4 || memcmp(at, "set ", 4)) return NULL;
+    /* A known key may have a line feed, which ends a line for nodes. */
+    if (line - at < 4 || memcmp(at, "set ", 4) || memchr(at, '\n', line - at)) return NULL;
     words[0] = at + 4;
     for (const char *c = at + 4; c < line; c++) {
         if (*c != ' ') continue;
@@ -469,7 +470,11 @@ static int part_add(Part *self, PyObject *data, Py_ssize_t from, const Py_ssize_
     Py_ssize_t before = self->buffer ? PyBytes_GET_SIZE(self->buffer) : 0;
     if (self->buffer) {
         PyBytes_ConcatAndDel(&self->buffer, more);
-        if (!self->buffer) return -1;
+        if (!self->buffer) {
+            self->buffer = PyBytes_FromStringAndSize(NULL, 0);  /* which needs no memory */
+            for (Py_ssize_t i = 0; i < self->have; i++) self->ends[i] = 0;
+            return -1;
+        }
     } else self->buffer = more;
     for (Py_ssize_t i = 0; i < count; i++) self->ends[self->have++] = before + ends[i] - from;
     self->missing -= count;
@@ -832,7 +837,7 @@ static PyObject *hand_out(PyObject *self, PyObject *const *args, Py_ssize_t coun
             }
         } else if ((PyObject *)Py_TYPE(receiver) == batch_part) {
             PyObject *rest = PyList_New(0);
-            for (Py_ssize_t j = i; rest && j < found; j++) {
+            for (Py_ssize_t j = i; rest && j < found && j - i < FEW; j++) {
                 PyObject *one = piece(data, j ? ends[j - 1] : 0, ends[j]);
                 if (!one || PyList_Append(rest, one)) Py_CLEAR(rest);
                 Py_XDECREF(one);

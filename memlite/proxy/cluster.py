@@ -159,7 +159,7 @@ class Cluster:
     @property
     def makes_wait(self) -> bool:
         """Whether requests may wait for something else than the nodes."""
-        return self._handover.active or self._ending.active
+        return self._handover.active or self._ending.active or self.moving is not None
 
     @property
     def refusal(self) -> bytes | None:
@@ -410,8 +410,8 @@ class Cluster:
             if self._handover.active and self._is_handed_over(key):
                 return self._handover.target(key, partial(self.node_of, key))
             node = self._found(key)
-            if b"\0" in key:
-                return node  # see `node_of_word`
+            if b"\0" in key or (self._ending.active and self.replicated.resuming):
+                return node  # see `node_of_word`; or later requests would pass those that wait
             if len(self.known_nodes) >= _MOST_REMEMBERED:
                 self.known_nodes.clear()
             self.known_nodes[key] = node

@@ -6,6 +6,7 @@ from typing import Any
 from memlite.proxy.ordering import OrderedReplies
 from memlite.proxy.unread import UnreadReplies
 from memlite.server.connections.connection import Connection, ConnectionServices
+from memlite.server.execution.dialects import Dialect
 
 __all__ = ["ProxyConnection"]
 
@@ -60,6 +61,13 @@ class ProxyConnection(Connection):
         Connection.connection_made(self, transport)
         self._set_fast_writes()
 
+    def speak(self, dialect: Dialect) -> None:
+        """Switch to a protocol; see `Connection`."""
+        before: Any = getattr(self, "executor", None)
+        Connection.speak(self, dialect)
+        if isinstance(before, OrderedReplies):
+            before.detach()  # it and its `lone` refer to each other
+
     def _enter_fast_path(self) -> None:
         Connection._enter_fast_path(self)
         self._set_fast_writes()
@@ -97,7 +105,8 @@ class ProxyConnection(Connection):
     def waiting(self) -> int:
         """The bytes of replies that wait for an earlier one, which is not there yet."""
         executor: Any = self.executor
-        return 0 if executor is None else int(executor.held)
+        held: int = 0 if executor is None else executor.held
+        return held
 
     @property
     def held(self) -> int:

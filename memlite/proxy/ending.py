@@ -101,6 +101,11 @@ class Ending:
         if not self.active:
             find().send(request, receiver)
             return
+        if key is None:
+            for moving in self._moves:
+                if moving.flushes:  # behind requests that wait for that flush
+                    moving.flushing.wait(partial(self.send, None, find, request, receiver))
+                    return
         if len(self._waiting) >= _MOST_WAITING or self._bytes + len(request) > _MOST_BYTES:
             receiver.fail(_FULL)
             return

@@ -102,7 +102,8 @@ class OrderedReplies:
     @property
     def held(self) -> int:
         """The bytes of replies that wait for an earlier one."""
-        return sum([request.held for request in self._queue])
+        queue = self._queue
+        return sum([request.held for request in queue]) if queue else 0
 
     def peer_has_read(self) -> None:
         """Do nothing: replies are few enough to wait, see `memlite.proxy.unread`."""
@@ -118,7 +119,14 @@ class OrderedReplies:
     def _discard(self) -> None:
         """Forget replies that nobody takes: they may wait for an earlier one for long."""
         for request in self._queue:
-            request.discard()
+            observer = request.observer
+            if observer is None:
+                request.discard()
+            elif request.reply is not None:
+                request.observer = None  # it has to see the reply as it was
+                observer.ready()
+                observer.replied([request.reply] if request.reply else [])
+                request.discard()
 
     def _begin(self, request: Request) -> None:
         if self.lone.alone:

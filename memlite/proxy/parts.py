@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from memlite.protocol import replies
 from memlite.proxy.framing import NATIVE
-from memlite.proxy.requests import MultiGet, Origin, Request
+from memlite.proxy.requests import MultiGet, Origin, Request, without_items
 
 __all__ = ["SPLIT", "SPLIT_KEYS", "JoinedBatch", "JoinedMultiGet", "Part"]
 
@@ -80,6 +80,9 @@ class JoinedBatch(Request):
     def available(self) -> bytes:
         """Return the replies that can be sent although others are missing; each only once."""
         ready, self._sent = NATIVE.join(self._order, self._parts, self._sent, b"")
+        for part in self._parts:
+            if not part.held():
+                part.discard()  # what was sent need not be kept
         self.waits = False
         return bytes(ready)
 
@@ -143,7 +146,7 @@ class JoinedMultiGet(MultiGet):
     def discard(self) -> None:
         """Forget what has been answered: all keys that have been are misses."""
         Request.discard(self)
-        self._replies = [replies.END] * len(self._replies)
+        self._replies = without_items(self._replies)
         for part in self._of_nodes:
             part.discard()
 

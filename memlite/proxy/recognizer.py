@@ -46,8 +46,8 @@ class Recognizer:
         Args:
             data: the input of a client, which begins with ``set``.
         """
-        line = data.find(b"\r\n")
-        if line < 0:
+        line = data.find(b"\n") - 1  # a known key may have a line feed, which ends a line for nodes
+        if line < 0 or data[line] != _CR:
             return None
         words = data[4:line].split(b" ")
         if len(words) != 4:

@@ -21,6 +21,7 @@ __all__ = [
     "Request",
     "Silent",
     "Whole",
+    "without_items",
 ]
 
 
@@ -268,6 +269,12 @@ class KeysPart:
         return end + 5
 
 
+def without_items(of_nodes: list[bytes]) -> list[bytes]:
+    """Return replies to gets without their items; an error stays one, without its text."""
+    usual = (b"VALUE ", replies.END)
+    return [replies.END if one.startswith(usual) else b"" for one in of_nodes]
+
+
 class MultiGet(Whole):
     """A retrieval of keys that several nodes have.
 
@@ -332,7 +339,7 @@ class MultiGet(Whole):
     def discard(self) -> None:
         """Forget what has been answered: all keys that have been are misses."""
         Request.discard(self)
-        self._replies = [replies.END] * len(self._replies)
+        self._replies = without_items(self._replies)
         self._items = [None] * len(self._items)
 
     @property

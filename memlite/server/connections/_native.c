@@ -11,6 +11,10 @@ It keeps nothing: what state a connection is in, the connection knows. */
 #include <structmember.h>
 #include <sys/socket.h>
 
+#ifndef MSG_NOSIGNAL
+#define MSG_NOSIGNAL 0  /* Python ignores the signal */
+#endif
+
 #define VERSION 1  /* of the interface: what was compiled for another is not used */
 
 enum { MOST_TRANSPORTS = 4, UNKNOWN = -2, NONE = -1 };
@@ -120,9 +124,9 @@ static Py_ssize_t send_at_once(Receiver *r, Reception *b, PyObject *transport, P
     if (i == MOST_TRANSPORTS) return 0;
     PyObject *unsent = PyObject_Vectorcall(r->plain[i].unsent, &transport, 1, NULL);
     if (!unsent) return -1;
-    int none = PyLong_CheckExact(unsent) && Py_SIZE(unsent) == 0;
+    int some = PyObject_IsTrue(unsent);
     Py_DECREF(unsent);
-    if (!none) return 0;
+    if (some) return some < 0 ? -1 : 0;
     ssize_t sent = send(b->fd, PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply), MSG_DONTWAIT | MSG_NOSIGNAL);
     return sent < 0 ? 0 : sent;  /* the transport meets the same error, and reports it */
 }

@@ -67,6 +67,23 @@ def test_a_get_of_many_keys_has_them_in_order(cluster: Cluster) -> None:
         assert wire.until(b"END\r\n") == reply
 
 
+@pytest.mark.parametrize("others", [0, 20])
+def test_a_key_with_a_line_feed_takes_no_reply_of_others(cluster: Cluster, others: int) -> None:
+    """A meta request in base64 may have such a key; for a node, a line would end in it."""
+    store(cluster)
+    data = b"set a\nb 0 0 1\r\nx\r\n" + b"".join(b"get %b\r\n" % key for key in KEYS[:others])
+    with cluster[0].connect() as wire, cluster[0].connect() as other:
+        assert wire.ask(b"mg YQpi b\r\n") == b"EN\r\n"
+        wire.send(data)
+        assert all(b"ERROR" in wire.line() for _ in range(3))
+        for key in KEYS[:others]:
+            assert wire.line() == b"VALUE %b 0 %d\r\n" % (key, len(key))
+            assert (wire.line(), wire.line()) == (key + b"\r\n", b"END\r\n")
+        for key in KEYS:
+            other.send(b"get %b\r\n" % key)
+            assert other.until(b"END\r\n").split(b"\r\n")[1] == key
+
+
 def test_gats_of_many_keys(cluster: Cluster) -> None:
     store(cluster)
     with cluster[0].connect() as wire:

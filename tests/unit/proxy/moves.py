@@ -13,7 +13,7 @@ from memlite.proxy.node import Access, Node, Receiver
 from memlite.server.scheduler import Scheduler
 from tests.unit.proxy.copies import Client
 
-__all__ = ["Scene", "play"]
+__all__ = ["Scene", "play", "reply_to"]
 
 _NONCE = "0" * 32
 
@@ -80,7 +80,7 @@ class Scene:
                 name, request, receiver = self.waiting.popleft()
                 looks = request.startswith(b"mg ") and b" v" in request
                 item = self.items.get(name) if looks else None
-                receiver.answer(item or _reply(request))
+                receiver.answer(item or reply_to(request))
             await asyncio.sleep(0)
 
     async def run_until_asked(self) -> None:
@@ -91,7 +91,7 @@ class Scene:
         while not any(request.startswith(b"mg ") for _, request, _ in self.waiting):
             if self.waiting:
                 _, request, receiver = self.waiting.popleft()
-                receiver.answer(_reply(request))
+                receiver.answer(reply_to(request))
             await asyncio.sleep(0)
 
     async def turn(self) -> None:
@@ -110,7 +110,8 @@ class Scene:
         return next(key for key in keys if old(key, 2)[0] == new(key, 2)[0] and new(key, 2)[1] == 3)
 
 
-def _reply(request: bytes) -> bytes:
+def reply_to(request: bytes) -> bytes:
+    """Return what a node without items answers."""
     replies = {b"set": b"STORED\r\n", b"flush_all": b"OK\r\n", b"version": b"VERSION 1\r\n"}
     replies |= {b"get": b"END\r\n", b"ms": b"HD c1\r\n", b"md": b"HD\r\n", b"mg": b"EN\r\n"}
     return replies[request.split()[0]]

@@ -125,6 +125,20 @@ async def test_gets_that_arrive_together() -> None:
     assert parts.counted() == {("get", "hit"): len(first), ("get", "miss"): len(second)}
 
 
+async def test_what_was_answered_before_its_client_left_is_counted_as_it_was() -> None:
+    parts = Parts()
+    first, second = keys_of_both(parts)
+    one, other = parts.cluster.nodes
+    parts.ask(b"".join(b"get %b\r\n" % key for key in (*first, *second)))
+    parts.ask(b"get %b\r\n" % b" ".join((*first, *second)))
+    parts.reply(one, [ITEM % key for key in first], bare=True)
+    parts.reply(one, [b"".join(ITEM % key for key in first) + b"END\r\n"])
+    parts.executor.detach()
+    parts.reply(other, [ITEM % key for key in second], bare=True)
+    parts.reply(other, [b"".join(ITEM % key for key in second) + b"END\r\n"])
+    assert parts.counted() == {("get", "hit"): 2 * (len(first) + len(second))}
+
+
 async def test_changes_that_arrive_together() -> None:
     parts = Parts()
     first, second = keys_of_both(parts)

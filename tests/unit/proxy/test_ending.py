@@ -6,7 +6,7 @@ import pytest
 
 from memlite.cluster.topology import Move, Phase
 from memlite.proxy.ending import _FULL, _MOST_WAITING
-from tests.unit.proxy.moves import Scene, play
+from tests.unit.proxy.moves import Scene, play, reply_to
 
 
 def moving(scene: Scene) -> bytes:
@@ -142,6 +142,64 @@ def test_a_flush_of_a_move_that_is_over_is_not_overtaken(monkeypatch: pytest.Mon
         assert (before.replies, after.replies) == ([b"STORED\r\n"], [b"END\r\n"])
         requests = [name for _, request in scene.sent if (name := request.split()[0]) != b"mg"]
         assert requests == [b"set", b"get"]
+
+    play(scenario, monkeypatch)
+
+
+def test_a_change_does_not_pass_one_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With copies: a read resumes after a change of before, and finds the key's new nodes."""
+
+    async def scenario(scene: Scene) -> None:
+        scene.enter(Phase.SETTLE)
+        new, old = scene.after.router().index, scene.before.router().index
+        keys = [key for key in (b"key:%d" % number for number in range(3000)) if new(key) == 3]
+        key, other = keys[0], next(one for one in keys[1:] if old(one) != old(keys[0]))
+
+        async def answer_all_but_other() -> None:
+            kept = type(scene.waiting)()
+            while scene.waiting:
+                name, request, receiver = scene.waiting.popleft()
+                if other in request.split():
+                    kept.append((name, request, receiver))
+                else:
+                    receiver.answer(reply_to(request))
+            scene.waiting = kept
+            await scene.turn()
+
+        scene.ask(other, b"get %b\r\n" % other)
+        for _ in range(5):
+            await answer_all_but_other()
+        scene.ask(key, b"set %b 0 0 1\r\n0\r\n" % key)
+        resumed = scene.ask(key, b"get %b\r\n" % key)
+        await scene.turn()
+        await answer_all_but_other()
+        scene.cluster.change(scene.after)
+        scene.ask(key, b"set %b 0 0 1\r\n1\r\n" % key)
+        for _ in range(10):
+            await answer_all_but_other()
+        assert resumed.replies
+        scene.ask(key, b"set %b 0 0 1\r\n2\r\n" % key)
+        await scene.run()
+        values = [request[-3:-2] for _, request in scene.sent if request.startswith(b"set ")]
+        assert values == [b"1", b"2"]  # the pair stores the first in another way
+
+    play(scenario, monkeypatch)
+
+
+def test_a_flush_does_not_pass_what_waits_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(scene: Scene) -> None:
+        alone(scene)
+        key = moving(scene)
+        scene.ask(key, b"get %b\r\n" % key)
+        await scene.run_until_asked()
+        scene.flush()
+        scene.cluster.change(scene.after)
+        scene.sent.clear()
+        change, flush = scene.ask(b"other", b"set other 0 0 1\r\nx\r\n"), scene.flush()
+        await scene.run()
+        assert (change.replies, flush.replies) == ([b"STORED\r\n"], [b"OK\r\n"])
+        requests = [name for _, request in scene.sent if (name := request.split()[0]) != b"mg"]
+        assert requests == [b"set", *[b"flush_all"] * 4]
 
     play(scenario, monkeypatch)
 

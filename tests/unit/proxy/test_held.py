@@ -1,6 +1,7 @@
 """Replies that wait for an earlier one of the same client."""
 
 import asyncio
+import gc
 from typing import Any, cast
 
 import pytest
@@ -18,6 +19,7 @@ from memlite.proxy.parts import Part as PartInC
 from memlite.proxy.proxy import Proxy
 from memlite.proxy.requests import Flush, MultiGet, Read, Request
 from memlite.proxy.unread import UnreadReplies
+from memlite.server.execution.dialects import BINARY
 from memlite.server.scheduler import Scheduler
 
 VALUE = b"VALUE k 0 9\r\n123456789\r\nEND\r\n"
@@ -154,6 +156,20 @@ def test_a_connection_holds_what_waits_too() -> None:
     assert (connection.waiting, connection.held) == (len(VALUE), len(VALUE))
     connection.executor = cast("Any", None)  # the connection is lost
     assert connection.held == 0
+
+
+def test_the_executor_of_before_a_negotiation_is_not_kept() -> None:
+    proxy = Proxy(Config(), None, [], access=Access(60))
+    connection = ProxyConnection(proxy._services, UnreadReplies(100, 0))
+    gc.collect()
+    gc.disable()
+    try:
+        before = sum(isinstance(one, OrderedReplies) for one in gc.get_objects())
+        connection.speak(BINARY)
+        after = sum(isinstance(one, OrderedReplies) for one in gc.get_objects())
+    finally:
+        gc.enable()
+    assert after == before
 
 
 def test_a_proxy_looks_repeatedly(monkeypatch: pytest.MonkeyPatch) -> None:

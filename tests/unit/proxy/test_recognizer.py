@@ -49,6 +49,19 @@ def test_usual_requests(request_: bytes) -> None:
     assert scan(request_) == ([request_], [A], b"", request_.startswith(b"get"))
 
 
+def test_a_known_key_with_a_line_feed_is_no_word_of_a_line() -> None:
+    """It is known by a meta request in base64. For nodes, the line would end there."""
+    cluster = cluster_of(2)
+    for key in (b"a\nb", b"\nb", b"a\n", b"a"):
+        cluster.node_of(key)
+    recognizer = Recognizer(cluster, Limits(item_size=3000))
+    for line in (b"set a\nb 0 0 1", b"set \nb 0 0 1", b"set a\n 0 0 1"):
+        data = line + b"\r\nx\r\n"
+        assert recognizer.lone_set(data) is None
+        assert recognizer.scan(data, 64, [], [])[0] == 0
+    assert recognizer.lone_set(b"set a 0 0 1\r\n\n\r\n") is not None
+
+
 def test_requests_of_all_kinds_in_a_row() -> None:
     data = b"".join(USUAL)
     assert scan(data) == (list(USUAL), [A] * len(USUAL), b"", False)
