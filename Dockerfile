@@ -22,7 +22,7 @@ RUN /tools/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /w
     && python -m pip --python /opt/memlite/bin/python install --no-compile --no-deps /wheel/*.whl \
     && python -m pip --python /opt/memlite/bin/python check \
     && /tools/bin/python hatch_build.py \
-    && cp --parents memlite/memory/shared/_native.*.so memlite/proxy/_native.*.so memlite/server/execution/_native.*.so memlite/server/execution/records/_native.*.so \
+    && cp --parents memlite/memory/shared/_native.*.so memlite/proxy/_native.*.so memlite/server/connections/_native.*.so memlite/server/execution/_native.*.so memlite/server/execution/records/_native.*.so \
         /opt/memlite/lib/python3*/site-packages/
 # The image is read-only for its user, so compile now. Invalidation by hash, because timestamps differ between builds.
 RUN python -m compileall -q --invalidation-mode unchecked-hash /opt/memlite/lib

@@ -109,7 +109,7 @@ class JoinedMultiGet(MultiGet):
         strict: whether it fails if a node fails.
     """
 
-    __slots__ = ("_found", "_odd", "_of_nodes", "_order")
+    __slots__ = ("_found", "_odd", "_order", "_shares")
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class JoinedMultiGet(MultiGet):
         self._found = found
         self._order = order
         self._odd = False  # whether there is a reply that is not the usual one
-        self._of_nodes = [
+        self._shares: list[Any] = [
             Part(self, index, count, True, request)
             for index, (_, request, count) in enumerate(found)
         ]
@@ -140,19 +140,19 @@ class JoinedMultiGet(MultiGet):
         """The bytes of what has been answered."""
         if self.reply is not None:
             return len(self.reply)
-        found: int = sum([part.held() for part in self._of_nodes])
+        found: int = sum([part.held() for part in self._shares])
         return found + sum(map(len, self._replies))
 
     def discard(self) -> None:
         """Forget what has been answered: all keys that have been are misses."""
         Request.discard(self)
         self._replies = without_items(self._replies)
-        for part in self._of_nodes:
+        for part in self._shares:
             part.discard()
 
     def part(self, index: int) -> Any:
         """Return the receiver for one of the nodes."""
-        return self._of_nodes[index]
+        return self._shares[index]
 
     def part_done(self) -> None:
         """Note that a node's reply is there, an item for each key that it has."""
@@ -176,16 +176,16 @@ class JoinedMultiGet(MultiGet):
     def _finish(self) -> None:
         self.reply = self.combined()
         self._executor.answered()
-        self._of_nodes, self._found = [], ()  # as in `JoinedBatch`
+        self._shares, self._found = [], ()  # as in `JoinedBatch`
 
     def combined(self) -> bytes:
         """Return the items in the order of the keys."""
         if not self._odd:
-            return bytes(NATIVE.join(self._order, self._of_nodes, 0, replies.END)[0])
+            return bytes(NATIVE.join(self._order, self._shares, 0, replies.END)[0])
         nodes = [node for node, _, _ in self._found]
         self._keys = [request[4:-2].split(b" ") for _, request, _ in self._found]
         self._parts = dict(zip(nodes, self._keys, strict=True))
         self._nodes = [nodes[index] for index in self._order]
-        self._items = [part.pieces() if part.have else None for part in self._of_nodes]
+        self._items = [part.pieces() if part.have else None for part in self._shares]
         self.merger = self._executor.merger
         return super().combined()

@@ -112,6 +112,6 @@ can_compile() {
 build_compiled() {
     # Without --wheel, build makes the wheel from the source distribution, which must therefore be
     # complete.
-    MEMLITE_COMPILED=1 MEMLITE_COMPILED_OPTIMIZATION="${MEMLITE_COMPILED_OPTIMIZATION:-1}" \
+    MEMLITE_COMPILED=1 MEMLITE_COMPILED_OPTIMIZATION="${MEMLITE_COMPILED_OPTIMIZATION:-0}" \
         .venv/bin/python -m build --no-isolation --outdir "$1" .
 }

@@ -15,7 +15,9 @@ import pytest
 import memlite
 from memlite.config import Config
 from memlite.core.build import running_build
+from memlite.server.connections import receiver
 from memlite.server.connections.listeners import listen_tcp
+from memlite.server.execution import runner
 from memlite.server.server import Server
 
 pytestmark = pytest.mark.skipif(
@@ -113,7 +115,13 @@ async def test_a_get_from_a_bucket():
     assert ("backends/gcs/codec.py", "decode") in path
 
 
-async def test_a_get_from_memory():
+@pytest.mark.parametrize("native", [True, False])
+async def test_a_get_from_memory(native, monkeypatch):
     hit = b"VALUE a 0 1\r\nx\r\nEND\r\n"
+    if not native:
+        monkeypatch.setattr(runner, "NATIVE", None)
     path = await path_of("memory://", b"set a 0 0 1\r\nx\r\n", b"STORED\r\n", b"get a\r\n", hit)
-    check(path, functions=1, files=1)
+    if native and receiver.NATIVE is not None:
+        assert path == []  # all of it is in C
+    else:
+        check(path, functions=1, files=1)

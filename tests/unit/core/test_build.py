@@ -28,7 +28,9 @@ def test_an_extension_is_compiled():
 
 
 def test_an_extension_can_be_left_out(monkeypatch):
-    pytest.importorskip("memlite.proxy._native", reason="the modules in C are not compiled")
-    assert extension("memlite.proxy._native", 1) is not None
+    module = pytest.importorskip(
+        "memlite.proxy._native", reason="the modules in C are not compiled"
+    )
+    assert extension("memlite.proxy._native", module.VERSION) is not None
     monkeypatch.setenv("MEMLITE_NO_EXTENSIONS", "1")
-    assert extension("memlite.proxy._native", 1) is None
+    assert extension("memlite.proxy._native", module.VERSION) is None

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from memlite.config import Config
+from memlite.core.build import running_build
 from memlite.memory import Part
 from memlite.proxy.batch import Batch
 from memlite.proxy.cluster import Cluster
@@ -92,6 +93,9 @@ def executor_of(client: object | None = None) -> OrderedReplies:
     return OrderedReplies(cluster, cast("ForwardingClient", client), out)
 
 
+@pytest.mark.skipif(
+    running_build() == "compiled", reason="a compiled proxy takes no stand-in for its nodes"
+)
 def test_what_is_held_of_each_kind_of_request_is_counted_and_forgotten_with_the_client() -> None:
     executor = executor_of(object())
     first, plain = Read(executor), Request(executor)
@@ -119,6 +123,9 @@ def test_what_is_held_of_each_kind_of_request_is_counted_and_forgotten_with_the_
 
 
 @pytest.mark.skipif(PartInC is None, reason="not compiled")
+@pytest.mark.skipif(
+    running_build() == "compiled", reason="a compiled proxy takes no stand-in for its nodes"
+)
 def test_what_parts_in_c_hold_is_counted_and_forgotten_too() -> None:
     executor = executor_of(object())
     batch = JoinedBatch(executor, b"\0\1\0")
