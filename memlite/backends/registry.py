@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from memlite.backends.base import Backend
 from memlite.core.clock import Clock
@@ -104,7 +104,7 @@ def parse_url(text: str) -> BackendUrl:
         ConfigError: it is not a valid URL.
     """
     try:
-        parts = urlsplit(text)
+        parts = _split(text)
         pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError as error:
         raise ConfigError(f"--backend: not a URL: {text!r} ({error})") from None
@@ -119,6 +119,17 @@ def parse_url(text: str) -> BackendUrl:
     if parts.fragment:
         raise ConfigError(f"--backend: a '#' must be written %23 in {text!r}")
     return BackendUrl(text, parts.scheme, parts.netloc, unquote(parts.path), options)
+
+
+def _split(text: str) -> SplitResult:
+    """As urlsplit, of which newer versions refuse several hosts if one is an address of IPv6."""
+    scheme, mark, rest = text.partition("://")
+    hosts = rest[: min((rest.index(end) for end in "/?#" if end in rest), default=len(rest))]
+    if not mark or "," not in hosts:
+        return urlsplit(text)
+    for host in hosts.rpartition("@")[2].split(","):
+        urlsplit(f"//{host}")  # raises ValueError for one that is no host
+    return urlsplit(f"{scheme}://{rest[len(hosts) :]}")._replace(netloc=hosts)
 
 
 def make_backend(url: BackendUrl, context: Context) -> Backend:

@@ -203,7 +203,7 @@ class Whole(Request):
         self._replies = [b""] * nodes
         self._failed = 0
 
-    def part(self, index: int) -> "_Part | KeysPart":
+    def part(self, index: int) -> Any:
         """Return the receiver for one of the nodes."""
         return _Part(self, index)
 
