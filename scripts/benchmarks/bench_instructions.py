@@ -251,6 +251,8 @@ def count(names: Sequence[str], *options: str) -> dict[str, list[float]]:
         if ran.returncode:
             raise RuntimeError(ran.stderr.decode(errors="replace")[-2000:])
         totals = _totals(Path(folder))
+        if 2 not in totals:
+            raise RuntimeError(f"{sys.executable} has no symbols, by which runs are told apart")
     found, number = {}, 0
     for name in names:
         counts = []

@@ -129,7 +129,16 @@ def test_a_move_is_cancelled_before_items_have_moved(here: Cluster, phase: str) 
     assert [misses(front) for _ in range(3)] == [1, 1, 1]
     with front.connect() as wire:
         assert wire.ask(b"set %b 7 1000 1\r\n0\r\n" % KEYS[0]) == b"STORED\r\n"
-    assert copies(here) == owners(here)
+
+    def copied() -> bool:
+        """Reads fill a copy that the killed mover still held when the item was set."""
+        with front.connect() as wire:
+            for _ in range(4):
+                wire.send(b"get %b\r\n" % KEYS[0])
+                assert wire.until(b"END\r\n") == b"VALUE %b 7 1\r\n0\r\nEND\r\n" % KEYS[0]
+        return copies(here) == owners(here)
+
+    assert wait_until(copied, LONG)
 
 
 def test_what_is_refused(here: Cluster) -> None:
