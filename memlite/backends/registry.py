@@ -122,7 +122,7 @@ def parse_url(text: str) -> BackendUrl:
 
 
 def _split(text: str) -> SplitResult:
-    """As urlsplit, of which newer versions refuse several hosts if one is an address of IPv6."""
+    """Split a URL. Newer versions of urlsplit refuse several hosts if one is an IPv6 address."""
     scheme, mark, rest = text.partition("://")
     hosts = rest[: min((rest.index(end) for end in "/?#" if end in rest), default=len(rest))]
     if not mark or "," not in hosts:
