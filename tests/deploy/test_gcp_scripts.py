@@ -574,6 +574,7 @@ def test_settings_on_the_page_are_the_modules():
     assert outputs <= blocks(MODULE, "output").keys()
 
 
+@pytest.mark.slow
 def test_gcp_bench_reads_the_modules_outputs():
     asked = set(re.findall(r'found\["(\w+)"\]', (ROOT / "scripts" / "gcp-bench").read_text()))
     assert asked == {"project", "load_generators", "bench_targets", "study"}

@@ -113,6 +113,7 @@ def test_the_file_limit_is_large_enough_for_connections() -> None:
     assert int(files) > 1024 + 192
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     shutil.which("shellcheck") is None,
     reason="shellcheck is not installed (apt install shellcheck)",

@@ -338,6 +338,7 @@ def test_results_are_saved_before_they_are_analysed(bench_here, tmp_path, monkey
     assert load(tmp_path / "out") == hung()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_saves_partial_results(memlite, tmp_path, number):
     with subprocess.Popen(

@@ -126,6 +126,7 @@ class InterruptedAfter(ProgressDisplay):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_what_is_left_gets_the_seeds_that_it_would_have_got(memlite, tmp_path, monkeypatch):
     seeds = []
     measure = experiment.measure

@@ -208,6 +208,7 @@ def test_nothing_is_left_when_the_network_fails(there: Sshd) -> None:
         ssh.kill()
 
 
+@pytest.mark.slow
 def test_a_lost_connection_is_reported(there: Sshd) -> None:
     machine = RemoteMachine(MACHINES[1], access(there))
     machine.connect()

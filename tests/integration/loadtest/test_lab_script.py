@@ -17,6 +17,7 @@ from tests.support.paths import ROOT
 from tests.unit.loadtest.capacity.systems import system
 
 
+@pytest.mark.slow
 def test_the_script(tmp_path: Path) -> None:
     (script,) = texts(ROOT / "docs" / "how-to" / "study-a-system.md", "python")
     # The response times of this system are those of the network that the script builds.

@@ -35,16 +35,19 @@ def test_no_value_is_torn_and_none_is_lost(kind: str) -> None:
     kill_writers(kind, 60, 1, 256)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_none_is_lost_while_segments_are_used_again(kind: str) -> None:
     kill_writers(kind, 60, 2, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_store_fails_where_nothing_is_evicted(kind: str) -> None:
     kill_writers(kind, 60, 4, 1, 40, "-M")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_value_is_torn_while_others_are_evicted(kind: str) -> None:
     kill_writers(kind, 60, 5, *MORE_THAN_FITS)

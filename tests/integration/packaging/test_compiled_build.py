@@ -176,6 +176,7 @@ def test_build_requirements_are_pinned_identically() -> None:
     assert pinned(required) == required
 
 
+@pytest.mark.slow
 def test_an_editable_installation_stays_pure(checkout: Path) -> None:
     before = trace(checkout)
     name = build(checkout, "build_editable('dist')", first=WITHOUT_MYPY, MEMLITE_COMPILED="1")

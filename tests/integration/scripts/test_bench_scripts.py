@@ -196,7 +196,6 @@ def of_scenarios(names, *arguments):
 
 @pytest.mark.slow
 @needs_memcached
-@pytest.mark.alone
 @patiently
 def test_every_load_is_measured(tmp_path):
     text = of_scenarios(LOADS, "--json", tmp_path / "found.json")
@@ -464,7 +463,6 @@ def test_the_worst_cell_comes_first(scripts):
 
 
 @needs_memcached
-@pytest.mark.alone
 @patiently
 def test_every_command_is_measured(scripts):
     text = of_scenarios(["commands"], "--rounds", 1, "--seconds", 0.01, "--connections", 2)
@@ -474,7 +472,6 @@ def test_every_command_is_measured(scripts):
 
 
 @needs_memcached
-@pytest.mark.alone
 @patiently
 @pytest.mark.parametrize(
     "options",
@@ -717,7 +714,6 @@ def test_instructions_of_a_peer(scripts):
 # Proxies
 
 
-@pytest.mark.alone
 @needs_memcached
 @pytest.mark.skipif(shutil.which("nutcracker") is None, reason="nutcracker is not installed")
 @patiently

@@ -214,6 +214,7 @@ ACTIONS = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", LAYERS)
 def test_what_was_acknowledged_is_seen_from_then_on(layers):
     @settings(max_examples=250, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -352,6 +353,7 @@ SHARED_ACTIONS = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [one_near_cache, near_caches_of_three_processes])
 def test_reads_through_near_caches_of_a_server_never_go_back_in_time(make):
     @settings(max_examples=400, derandomize=True, suppress_health_check=list(HealthCheck))

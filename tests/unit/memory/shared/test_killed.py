@@ -404,6 +404,7 @@ def points(scene: str, kind: str, folder: Path) -> int:
     return made.kill_everywhere(act)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", SCENES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_worker_may_be_killed_at_any_point(

@@ -78,7 +78,7 @@ CHANGES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("full", [True, False])
 def test_what_the_table_notes_while_it_evicts(seed, full):
     choice = random.Random(seed)

@@ -223,6 +223,7 @@ def change(choice):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("evicts", [True, False], ids=["evicts", "is full"])
 def test_memory_that_is_used_up(make, evicts):
     choice = random.Random(evicts)
