@@ -34,6 +34,7 @@ def wires(server: RunningServer) -> Iterator[list[Wire]]:
         wires = [found[str(number)] for number in range(WORKERS)]
         assert wires[0].ask(b"flush_all\r\n") == b"OK\r\n"
         assert wires[0].ask(b"stats detail off\r\n") == b"OK\r\n"  # in whatever order tests run
+        wires[0].ask(b"lru_crawler enable\r\n")  # an error if it is
         assert wires[0].ask(b"stats reset\r\n") == b"RESET\r\n"
         yield wires
 
@@ -44,19 +45,20 @@ def get(wire: Wire, key: bytes) -> bytes:
 
 
 SEEN = {
-    "verbosity 2": ("settings", "verbosity", "2"),
-    "verbosity 0": ("settings", "verbosity", "0"),
-    "lru_crawler disable": ("settings", "lru_crawler", "no"),
-    "lru_crawler enable": ("settings", "lru_crawler", "yes"),
-    "stats detail on": ("settings", "detail_enabled", "yes"),
-    "stats detail off": ("settings", "detail_enabled", "no"),
+    "verbosity 2": ("verbosity 0", "settings", "verbosity", "2"),
+    "verbosity 0": ("verbosity 2", "settings", "verbosity", "0"),
+    "lru_crawler disable": ("lru_crawler tocrawl 0", "settings", "lru_crawler", "no"),
+    "lru_crawler enable": ("lru_crawler disable", "settings", "lru_crawler", "yes"),
+    "stats detail on": ("stats detail off", "settings", "detail_enabled", "yes"),
+    "stats detail off": ("stats detail on", "settings", "detail_enabled", "no"),
 }
-"""Commands, and a statistic that shows their effect."""
+"""Commands, one that comes before, and a statistic that shows their effect."""
 
 
 @pytest.mark.parametrize("command", SEEN)
 def test_a_command_to_one_worker_is_seen_at_all_of_them(wires: list[Wire], command: str) -> None:
-    group, name, value = SEEN[command]
+    before, group, name, value = SEEN[command]
+    assert wires[2].ask(before.encode() + b"\r\n") == b"OK\r\n"
     assert wires[1].ask(command.encode() + b"\r\n") == b"OK\r\n"
     assert [wire.stats(group)[name] for wire in wires] == [value] * WORKERS
 
