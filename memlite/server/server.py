@@ -175,7 +175,9 @@ class Server:
         )
         self._intake = Intake()
         self._connections = self._make_connection_services()
-        self._make_connection = connection or connection_type(self._connections.runner)
+        self._make_connection = connection or connection_type(
+            self._connections.runner, self._connection_kind()
+        )
         if listeners and self._says_how and self._connections.runner is not None:
             _log.info("most commands are carried out in C")
         self.udp = self._make_udp([one for one in listeners if one.udp])
@@ -356,6 +358,10 @@ class Server:
             shared_parser=TextParser(self.limits) if shares_parser else None,
             runner=self._make_runner(),
         )
+
+    def _connection_kind(self) -> type[Connection]:
+        """Return what connections are, whoever takes their input."""
+        return Connection
 
     def _make_runner(self) -> Runner | None:
         if not isinstance(self.engine, MemoryEngine):

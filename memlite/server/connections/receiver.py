@@ -33,23 +33,17 @@ def _descriptor(transport: asyncio.Transport) -> int | None:
     return -1 if sock is None else int(sock.fileno())
 
 
-class _ReceivingConnection(Connection):
-    """Gives its input to the runner without the interpreter, whenever the runner may be used.
-
-    Args:
-        services: the parts of the server it uses.
-    """
-
-    __slots__ = ()
-
-    if NATIVE is not None:
-        data_received = NATIVE.Receiver(Connection, Clock, _descriptor)
-
-
-def connection_type(runner: Runner | None) -> type[Connection]:
+def connection_type(runner: Runner | None, kind: type[Connection] = Connection) -> type[Connection]:
     """Return the connections of a server with this runner.
+
+    They give their input to the runner without the interpreter, whenever the runner may be used,
+    and all other input to the method of `kind`.
 
     Args:
         runner: carries out the commands; None if there is none.
+        kind: what they are besides.
     """
-    return Connection if NATIVE is None or runner is None else _ReceivingConnection
+    if NATIVE is None or runner is None:
+        return kind
+    receiver = NATIVE.Receiver(kind, Clock, _descriptor)
+    return type(f"Receiving{kind.__name__}", (kind,), {"__slots__": (), "data_received": receiver})

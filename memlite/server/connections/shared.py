@@ -1,16 +1,18 @@
 """Connections of a server that is one of several processes."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
-from memlite.memory.shared import Twin
 from memlite.server.connections.connection import Connection, ConnectionServices
 from memlite.server.connections.states import State
 
-__all__ = ["PassedConnection", "RunConnection", "SharedConnection"]
+if TYPE_CHECKING:
+    from memlite.engine.shared import SharedItems
+
+__all__ = ["PassedConnection", "SharedConnection"]
 
 
 _G = ord("g")
-_NEVER = -1  # bytes: no input is so short
 
 
 class PassedConnection(Connection):
@@ -36,32 +38,26 @@ class PassedConnection(Connection):
             self.on_lost()
 
 
-class RunConnection(PassedConnection):
-    """Leaves all to the runner, or else to the parser: what it gets from the table are copies."""
-
-    __slots__ = ()
-
-    def _enter_fast_path(self) -> None:
-        super()._enter_fast_path()
-        self._fast_limit = _NEVER
-
-
 class SharedConnection(PassedConnection):
     """Answers a get of one key with what the shared table has for its line.
 
+    It does so without a runner, and while slow commands are looked for, as nothing is run then.
+
     Args:
         services: the parts of the server it uses.
-        table: the items.
     """
 
     __slots__ = ("_find",)
 
-    def __init__(self, services: ConnectionServices, table: Twin) -> None:
+    def __init__(self, services: ConnectionServices) -> None:
         super().__init__(services)
-        self._find = table.find
+        self._find = cast("SharedItems", self._table).shared.find
 
     def data_received(self, data: bytes) -> None:
         """Serve the input; see `Connection.data_received`, of which this is the fast path."""
+        if self._run is not None:  # without the receiver in C
+            super().data_received(data)
+            return
         counters = self._counters
         size = len(data)
         counters.bytes_read += size

@@ -20,7 +20,7 @@ from memlite.memory import ItemTable
 from memlite.server.connections.connection import Connection
 from memlite.server.connections.listeners import Listener
 from memlite.server.connections.register import Register
-from memlite.server.connections.shared import PassedConnection, RunConnection, SharedConnection
+from memlite.server.connections.shared import PassedConnection, SharedConnection
 from memlite.server.execution.execution import Execution
 from memlite.server.execution.records import make_shared_runner
 from memlite.server.execution.runner import Runner
@@ -191,16 +191,6 @@ class WorkerServer(Server):
         self._processes = board.workers
         super().__init__(config, listeners, tls=tls, clock=clock)
 
-    def connect(self) -> Connection:
-        """Return the protocol for a new connection."""
-        mapping = self._shared.mapping
-        if mapping is None:
-            return PassedConnection(self._connections)
-        # While slow commands are looked for, nothing is run, and a get alone has its own way.
-        if self._connections.runner is not None and self.slow is None:
-            return RunConnection(self._connections)
-        return SharedConnection(self._connections, mapping.table)
-
     def _make_near_cache(self, backend: Backend, size: int) -> Backend:
         from memlite.backends.coherent import CoherentNearCache
 
@@ -278,6 +268,9 @@ class WorkerServer(Server):
             return super()._make_untraced_execution()
         engine = cast("PlainSharedEngine", self.engine)
         return SharedExecution(engine, self.table, lambda: self.administration.admin)
+
+    def _connection_kind(self) -> type[Connection]:
+        return PassedConnection if self._shared.mapping is None else SharedConnection
 
     def _make_runner(self) -> Runner | None:
         if self._shared.mapping is None:

@@ -17,6 +17,8 @@ from memlite.engine.prefixes import PrefixStats
 from memlite.memory.item import FETCHED, FREQUENCY
 from memlite.memory.shared import Mapping
 from memlite.protocol.packets import Opcode
+from memlite.server.connections import receiver
+from memlite.server.connections.shared import SharedConnection
 from memlite.server.execution import records, runner
 from memlite.server.execution.runner import BinaryTwin
 from memlite.server.execution.shared_text import SharedTextCommands
@@ -137,6 +139,31 @@ def make(board):
         return Worker(mapping, board, **settings)
 
     return make
+
+
+@pytest.mark.skipif(receiver.NATIVE is None, reason="the module in C is not compiled")
+@pytest.mark.parametrize("native", [True, False])
+def test_input_passes_without_the_interpreter(make, native):
+    in_python = []
+    receive = SharedConnection.data_received
+
+    def data_received(connection, data):
+        in_python.append(data)
+        receive(connection, data)
+
+    commands = {
+        b"get a\r\n": b"END\r\n",  # it shows the protocol
+        b"set a 0 0 1\r\nx\r\n": b"STORED\r\n",
+        b"get a \r\n": b"VALUE a 0 1\r\nx\r\nEND\r\n",
+        b"version\r\n": None,
+        b"get a\r\n" * 2: b"VALUE a 0 1\r\nx\r\nEND\r\n" * 2,
+    }
+    with patch.object(SharedConnection, "data_received", data_received):
+        worker = make(native=native)
+        for command, reply in commands.items():
+            found = worker.send(command)
+            assert found == reply or reply is None
+    assert in_python == (list(commands)[:1] if native else list(commands))
 
 
 @pytest.fixture
