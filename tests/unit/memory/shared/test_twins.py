@@ -111,7 +111,8 @@ def test_more_than_fits_evicts_the_oldest_and_keeps_what_is_used(kind: str) -> N
     assert left[0] == 0
     assert left[1:] == sorted(left[1:])
     assert stored - 1 in left
-    assert min(left[1:]) > stored // 2
+    # Names of evicted keys have 15 bits: a few new keys are taken for one that comes back.
+    assert sum(number < stored // 2 for number in left[1:]) < 10
     assert mapping.used > SIZE * 0.7, "little of the memory is unused"
     assert sum(table.evictions for table in both) == stored - len(left)
 
