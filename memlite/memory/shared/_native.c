@@ -20,6 +20,10 @@ taken in this order: that of the log, then those of regions, one at a time. */
 #include <time.h>
 #include "api.h"
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  /* Linux 5.14 */
+#endif
+
 #define VERSION 3  /* of the layout */
 #define REGIONS 256
 #define EMPTY 0u
@@ -35,6 +39,8 @@ taken in this order: that of the log, then those of regions, one at a time. */
 #define HEAD 300  /* more than comes before the value in a reply */
 #define AHEAD 16  /* records */
 #define EVICTED_AT_MOST 65536
+#define MAPPED_AT_MOST (2u << 20)  /* bytes at once */
+#define HARDLY 16  /* a segment with items in less than this part is used again at once */
 #define NOBODY UINT32_MAX  /* owns the segment that the main queue is filled into */
 
 enum { FREE, OPEN, SEALED, EVICTING, PARKED };
@@ -94,6 +100,7 @@ typedef struct {
     _Atomic uint32_t *states;
     _Atomic uint16_t *ghosts;
     Segment *headers, *mine, *filled;  /* `filled`: where `main_with` has found room last */
+    char *mapped;                  /* of each segment, whether this process has had its pages mapped */
     int held;                      /* the region that the caller holds; -1 for none */
     uint64_t epoch;                /* that of the flushes before it was held: later ones come after */
     uint32_t worker, second;
@@ -345,6 +352,18 @@ static Segment *choose(Table *t, uint64_t need, int *clean) {
     if (*clean) return emptiest;
     return oldest[0] && (small > all / 10 || !oldest[1]) ? oldest[0] : oldest[1];
 }
+/* A segment with hardly any items, to be used again before one that nobody has used for long: of these the youngest,
+which is in the caches and page tables of whoever overwrites the same items again and again. */
+static Segment *worn(Table *t) {
+    Segment *found = NULL;
+    double time = now(t);
+    for (uint32_t i = 0; i < t->header->segments; i++) {
+        Segment *s = t->headers + i;
+        if (peek(s->state) != SEALED || (found && peek(s->order) < peek(found->order))) continue;
+        if (peek(s->used) - gone(t, s, time) <= t->header->segment_size / HARDLY) found = s;
+    }
+    return found;
+}
 /* A segment is about to be freed; its items move into `into` or, if that is NULL, into the main queue. If
 this process is killed meanwhile, the next to hold the log's mutex goes on: see `finish`. */
 static void mark_evicted(Table *t, Segment *victim, Segment *into) {
@@ -552,28 +571,37 @@ static PyObject *unpark(Table *t, PyObject *number) {
     Py_RETURN_NONE;
 }
 
+/* Has the pages at the beginning of a segment entered in the page table at once, for less than half of what a fault for
+each costs. Where the system cannot, they are entered one by one. */
+static void map_pages(Table *t, Segment *s) {
+    uint32_t size = t->header->segment_size;
+    if (t->mapped[s - t->headers]) return;
+    t->mapped[s - t->headers] = 1;
+    madvise(segment_base(t, s), size < MAPPED_AT_MOST ? size : MAPPED_AT_MOST, MADV_POPULATE_WRITE);
+}
 /* Makes `mine` a segment with room for `size` bytes. 1: there is; 0: there is not; -1: an error. */
 static int open_segment(Table *t, uint64_t size) {
     if (size > t->header->segment_size) return 0;
     if (t->held >= 0) return 0;  /* see `reserve` */
     if (take_segments(t)) return -1;
     int done = 0;
-    Segment *s;
+    Segment *s = NULL;
     if (free_segments(t) < 2) {  /* one is always free, for what is kept of another */
         if (!t->evicts) { done = compact(t, size); goto out; }
         if (t->mine) store(t->mine->state, SEALED);
         t->mine = NULL;
         done = free_two(t);
-    }
+    } else if (t->evicts && (s = worn(t)) && (done = evict(t, s, 1, NULL, 0)) != 1) s = NULL;
     if (done < 0) goto out;
     done = 0;
-    if ((s = next_in(t, FREE))) {
+    if (s || (s = next_in(t, FREE))) {
         if (t->mine) store(t->mine->state, SEALED);
         begin(t, t->mine = s, t->worker, 0);
         done = 1;
     }
 out:
     give(t, t->log);
+    if (done == 1) map_pages(t, t->mine);
     return done;
 }
 static inline int room(Table *t, uint64_t size) {
@@ -1139,6 +1167,7 @@ damaged:
 
 static void dealloc(Table *t) {
     if (t->base) PyBuffer_Release(&t->buffer);
+    PyMem_Free(t->mapped);
     Py_XDECREF(t->evicted);
     Py_TYPE(t)->tp_free((PyObject *)t);
 }
@@ -1155,6 +1184,10 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *words) {
         PyErr_SetString(PyExc_ValueError, "not a table of this layout");
         Py_DECREF(t);
         return NULL;
+    }
+    if (!(t->mapped = PyMem_Calloc(h->segments, 1))) {
+        Py_DECREF(t);
+        return PyErr_NoMemory();
     }
     t->regions = (Region *)(t->base + h->regions_at);
     t->log = t->regions + REGIONS;

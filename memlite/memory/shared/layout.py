@@ -36,6 +36,7 @@ __all__ = [
     "FLUSH_AT",
     "FREE",
     "GONE",
+    "HARDLY",
     "HEAD",
     "HEADER",
     "KEEP",
@@ -118,6 +119,8 @@ COUNTERS: Final = 16
 """Counters of dead bytes of each segment: of each worker its own, if there are no more."""
 NEVER: Final = 0xFFFFFFFFFFFFFFFF
 """The last expiry of a segment in which an item has none."""
+HARDLY: Final = 16
+"""A segment with items in no more than this part of it is used again at once."""
 NOBODY: Final = 0xFFFFFFFF
 """Owns the segment that the main queue is filled into. While a segment is evicted, its owner is the
 segment that its items move into; nobody, if that is this one."""

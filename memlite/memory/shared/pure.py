@@ -24,6 +24,7 @@ from memlite.memory.shared.layout import (
     FLUSH_AT,
     FREE,
     GONE,
+    HARDLY,
     HEAD,
     KEEP,
     MET_EXPIRED,
@@ -482,6 +483,21 @@ class PureTable:
             return oldest[0], False
         return oldest[1], False
 
+    def _worn(self) -> int:
+        """Return a segment with hardly any items, or -1.
+
+        It is used again before one that nobody has used for long. Of these it is the youngest,
+        which is in the caches and page tables of whoever overwrites the same items all the time.
+        """
+        found, few = -1, self._layout.segment_size // HARDLY
+        orders, now = self._wide[_ORDER::_WIDE], time.monotonic() + self.offset
+        for segment, state in enumerate(self._narrow[_STATE::_NARROW]):
+            if state != SEALED or (found >= 0 and orders[segment] < orders[found]):
+                continue
+            if self._narrow[_NARROW * segment + _USED] - self._gone(segment, now) <= few:
+                found = segment
+        return found
+
     def _mark_evicted(self, victim: int, into: int) -> None:
         """Note that a segment is about to be freed, and where its items move; see `_finish`."""
         self._narrow[_NARROW * victim + _OWNER] = into if into >= 0 else NOBODY
@@ -691,12 +707,18 @@ class PureTable:
             return False
         with self._lock(_LOG):
             self._finish()
+            mine = -1
             if self._free_segments() < 2:  # one is always free, for what is kept of another
                 if not self.evicts:
                     return self._compact(size)
                 self._seal()
                 self._free_two()
-            mine = self._next_in(FREE)
+            elif self.evicts:
+                worn = self._worn()
+                if worn >= 0 and self._evict(worn, clean=True):
+                    mine = worn
+            if mine < 0:
+                mine = self._next_in(FREE)
             if mine < 0:
                 return False
             self._seal()

@@ -1,6 +1,8 @@
-"""A table in C that was compiled for another layout is not used."""
+"""The table in C: whether it is used, and what it alone does."""
 
 import logging
+import mmap
+import resource
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -45,3 +47,19 @@ def test_one_of_this_layout_is_used(module: ModuleType, caplog: pytest.LogCaptur
     vars(module)["VERSION"] = VERSION
     assert native() is module
     assert not caplog.records
+
+
+@pytest.mark.skipif(native() is None, reason="the table in C is not compiled")
+def test_pages_of_a_segment_are_mapped_at_once() -> None:
+    mapping = Mapping(16 << 20, 1 << 20, 1, compiled=True)
+    probe = mmap.mmap(-1, mmap.PAGESIZE)
+    try:
+        probe.madvise(23)
+    except OSError as error:
+        pytest.skip(f"this kernel cannot: {error}")
+    line, reply = b"get key\r\n", b"VALUE key 0 4070\r\n%b\r\nEND\r\n" % (b"v" * 4070)
+    mapping.table.store(line, reply, 0.0, None, 0, b"")  # opens one
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(200):  # pages
+        mapping.table.store(line, reply, 0.0, None, 0, b"")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 100

@@ -225,6 +225,25 @@ def test_dead_records_go_before_live_items(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_items_overwritten_again_and_again_do_not_pass_through_all_memory(kind: str) -> None:
+    mapping, both = tables(kind)
+    layout = mapping.layout
+    for turn in range(4 * SIZE // 560):
+        number = turn % 60
+        value = b"%08d" % turn * 60
+        for table in both:
+            assert table.store(line(number), reply(number, value), 0.0, None, 0, b"") > 0
+    written = [
+        any(mapping._view[at : at + layout.segment_size])
+        for at in range(layout.segments_at, SIZE - layout.segment_size + 1, layout.segment_size)
+    ]
+    assert sum(written) < len(written) // 4
+    for number in range(60):
+        assert both[0].find(line(number)) == both[1].find(line(number)) is not None
+    mapping.verify()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_expired_segments_go_before_live_items(kind: str) -> None:
     _, both = tables(kind)
     value, now = b"v" * 500, time.time()
