@@ -38,6 +38,8 @@ enum { GHOST_WIDTH = 4, GHOST_DEPTH = 16, GHOST_STRIDE = GHOST_WIDTH * GHOST_DEP
 
 typedef unsigned long long u64;
 typedef struct { const char *at; Py_ssize_t size; } Word;
+#define AHEAD 32  /* keys; see ahead.h */
+typedef struct { Word key; PyObject *line; } Ahead;
 typedef struct { PyObject *name; Py_ssize_t at; } Field;  /* an attribute, and where its slot is; -1 for none */
 
 #define COUNTERS(X) X(hits) X(get_misses) X(cmd_set) X(total_items) X(cas_hits) X(cas_badval) X(cas_misses) \
@@ -87,6 +89,8 @@ typedef struct {
     char *reply;
     Py_ssize_t reply_size, reply_room, position, served, at_most, safe_size;
     double now;
+    Ahead ahead[AHEAD];  /* lines of the next commands, made already: from `ahead_next` on */
+    int ahead_next, ahead_count;
     char timed, busy, cas, flush_known, was_flushed, usual_table;
 } Runner;
 
@@ -275,6 +279,8 @@ static PyObject *dict_of(Runner *r, PyObject *line) {
     return PyList_GET_ITEM(r->dicts, place < 0 ? place + several : place);
 }
 
+#include "ahead.h"
+
 static int look_at_line(Runner *r, PyObject *line, View *v) {
     PyObject *item = PyDict_GetItemWithError(dict_of(r, line), line);
     if (!item) return PyErr_Occurred() ? ERROR : ABSENT;
@@ -315,12 +321,8 @@ static int look_at_line(Runner *r, PyObject *line, View *v) {
 /* DONE, ABSENT, or STOP for an item that is not plain. */
 static int look(Runner *r, Word key, View *v) {
     if (key.size < 1 || key.size > LONGEST_KEY) return STOP;
-    PyObject *line = PyBytes_FromStringAndSize(NULL, key.size + 6);
+    PyObject *line = line_for(r, key);
     if (!line) return ERROR;
-    char *to = PyBytes_AS_STRING(line);
-    memcpy(to, "get ", 4);
-    memcpy(to + 4, key.at, key.size);
-    memcpy(to + 4 + key.size, "\r\n", 2);
     Py_XSETREF(r->line, line);
     return look_at_line(r, line, v);
 }
@@ -1179,6 +1181,7 @@ static int text_get(Runner *r, const char *start, const char *at, const char *en
         while (at < end && (unsigned char)*at > ' ') at++;
         key.size = at - key.at;
         if (at == end || hits + misses == MOST_KEYS) return STOP;
+        if (*at == ' ' && r->ahead_next == r->ahead_count) look_ahead(r, key.at, end, 0, 1);
         int known = look(r, key, &v);
         if (known < DONE) return known;
         if (known == ABSENT) misses++;
@@ -1738,6 +1741,10 @@ static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int bin
         if (r->reply_size > MOST_REPLIES / 2 && (done = flush_replies(r)) != DONE) break;
         Py_ssize_t before = r->reply_size;
         done = can_run(r) ? make_room(r, 2048) : STOP;
+#ifndef RECORDS
+        if (r->ahead_next == r->ahead_count && may_be_several(start + r->position, end, binary))
+            look_ahead(r, start + r->position, end, binary, 0);
+#endif
         if (binary) {
             int whole = read_packet(start + r->position, end, &packet, &after);
             if (!whole) break;
@@ -1752,6 +1759,9 @@ static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int bin
         if (r->whole) break;
     }
     Py_CLEAR(r->line);
+#ifndef RECORDS
+    forget_ahead(r);
+#endif
     r->busy = 0;
     if (!begin && r->position) count_of(r, N_bytes_read, r->position);
     if (done >= 0) {
@@ -1920,6 +1930,9 @@ static PyTypeObject RunnerType = {
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "Runs of commands in C.", -1, NULL};
 PyMODINIT_FUNC PyInit__native(void) {
+#ifndef RECORDS
+    if (dicts_known < 0 && (dicts_known = knows_dicts()) < 0) return NULL;
+#endif
     if (PyType_Ready(&RunnerType)) return NULL;
     PyObject *m = PyModule_Create(&module), *names = m ? Py_BuildValue("[ss]", "VERSION", "Runner") : NULL;
     if (!names || PyModule_AddObjectRef(m, "__all__", names) || PyModule_AddIntMacro(m, VERSION)

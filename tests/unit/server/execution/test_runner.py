@@ -418,3 +418,60 @@ def test_a_client_that_floods_is_slowed_down_whoever_carries_out_the_first_comma
     client.connection._services.intake.slow_down = slowed.append
     client.send(b"get a\r\n" * (FULL_READ // 7 + 1))
     assert slowed == [client.transport]
+
+
+MORE = (
+    b"get %(k)b %(k)b0 key1 missing key1 %(k)b\r\n", b"mg %(k)b s v q k\r\n", b"ma %(k)b v\r\n",
+    b"get %(k)b  key2\r\n", b"gats 10 %(k)b\r\n", b"set %(k)b 0 0 nine\r\n", b"nothing\r\n",
+    b"set %(k)b 0 0 3\r\nabcde\r\n", b"set get 0 0 7\r\nget %(k)b\r\n", b"\r\n", b"mg  v\r\n",
+    b"get " + b" ".join(b"key%d" % number for number in range(0, 1500, 11)) + b"\r\n",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("items", [1_200, 23_000], ids=["one dict", "many dicts"])
+def test_commands_that_are_looked_for_in_advance(items):
+    choice = random.Random(items)
+    pair = clients()
+    keys = [b"key%d" % number for number in range(items)]
+    for at in range(0, items, 50):
+        for one in pair:
+            one.send(b"".join(b"set %b 0 0 1 noreply\r\n1\r\n" % key for key in keys[at : at + 50]))
+    compare(pair, b"TICK")
+    for _ in range(60):
+        data = [
+            change(choice) if choice.random() < 0.8
+            else choice.choice(MORE) % {b"k": b"key%d" % choice.randrange(items)}
+            for _ in range(40)
+        ]  # fmt: skip
+        first, second = [one.send(b"".join(data)) for one in pair]
+        assert first == second
+    compare(pair, b"mn\r\n")
+
+
+def test_packets_that_are_looked_for_in_advance():
+    choice = random.Random(3)
+    pair = clients(BinaryClient)
+    for _ in range(100):
+        packets = []
+        for _ in range(40):
+            key = b"key%d" % choice.randrange(1_500)
+            packets.append(
+                choice.choice((
+                    store(Opcode.SET, key, b"1"), store(Opcode.SETQ, key, b"v" * 200),
+                    store(Opcode.SET, key, b"2"), packet(Opcode.GETKQ, key), packet(Opcode.NOOP),
+                    packet(Opcode.DELETE, key), count(Opcode.INCREMENT, key, 1, 0),
+                    packet(Opcode.STAT, b"nothing"),
+                ))
+            )  # fmt: skip
+        compare(pair, b"".join(packets))
+
+
+def test_what_is_made_in_advance_is_not_kept():
+    client = Client(shortcuts=True)
+    client.send(b"".join(b"set key%d 0 0 1 noreply\r\n1\r\n" % number for number in range(1_500)))
+    data = b"get a b c\r\nmg key1\r\n" * 9 + b"get a  b\r\n" + b"get d e\r\n" * 9
+    client.send(data)
+    before = sys.getallocatedblocks()
+    for _ in range(50):
+        client.send(data)
+    assert sys.getallocatedblocks() - before < 100
