@@ -28,7 +28,7 @@ from memlite.server.connections.register import Register
 from memlite.server.execution.dialects import BINARY, LITE, TEXT, Dialect
 from memlite.server.execution.execution import Execution, ImmediateExecution, PipelinedExecution
 from memlite.server.execution.instrumentation import Instrumentation
-from memlite.server.execution.runner import Runner, make_runner
+from memlite.server.execution.runner import Runner, make_runner, runs_of
 from memlite.server.http_settings import not_installed, refuse_http_settings
 from memlite.server.lifecycle import Lifecycle, Reloader, Service
 from memlite.server.scheduler import Scheduler
@@ -342,6 +342,7 @@ class Server:
     def _make_connection_services(self) -> ConnectionServices:
         dialect = self._dialect()
         shares_parser = dialect is TEXT and not self.execution.waits
+        runner = self._make_runner()
         return ConnectionServices(
             counters=self.counters,
             clock=self.clock,
@@ -356,7 +357,8 @@ class Server:
             intake=self._intake,
             auth=self.auth,
             shared_parser=TextParser(self.limits) if shares_parser else None,
-            runner=self._make_runner(),
+            runner=runner,
+            runs=runs_of(runner),
         )
 
     def _connection_kind(self) -> type[Connection]:

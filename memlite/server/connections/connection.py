@@ -24,7 +24,7 @@ from memlite.server.execution.command_set import Executor
 from memlite.server.execution.dialects import Dialect, Parser
 from memlite.server.execution.execution import Execution
 from memlite.server.execution.instrumentation import Instrumentation
-from memlite.server.execution.runner import Run, Runner, run_of
+from memlite.server.execution.runner import Run, Runner, Runs, run_of
 from memlite.server.interfaces import Stream
 from memlite.server.scheduler import Scheduler
 from memlite.telemetry.counters import Counters
@@ -67,6 +67,7 @@ class ConnectionServices(NamedTuple):
             input, which saves a sixth of the memory of an idle connection; None if each has its
             own.
         runner: carries out most commands without the parser; None if there is none.
+        runs: its methods, by protocol.
     """
 
     counters: Counters
@@ -83,6 +84,7 @@ class ConnectionServices(NamedTuple):
     auth: "Authenticator | None"
     shared_parser: TextParser | None = None
     runner: Runner | None = None
+    runs: Runs = ()
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -584,7 +586,7 @@ class Connection(asyncio.Protocol):
         if services.runner is not None and not self._instrumentation.active:
             if isinstance(self.parser, Negotiator):
                 return  # until the protocol is known
-            self._run = run_of(services.runner, self.dialect)
+            self._run = run_of(services.runs, self.dialect)
         if self.dialect.fast:
             shared = services.shared_parser
             if shared is not None and isinstance(self.parser, TextParser):

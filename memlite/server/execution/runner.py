@@ -17,10 +17,24 @@ from memlite.server.execution.dialects import BINARY, TEXT, Dialect
 from memlite.server.execution.short_commands import SHORTCUTS
 from memlite.server.execution.text_commands import TextCommands
 
-__all__ = ["NATIVE", "VERSION", "BinaryTwin", "Run", "Runner", "make_runner", "run_of", "text_twin"]
+__all__ = [
+    "NATIVE",
+    "VERSION",
+    "BinaryTwin",
+    "Run",
+    "Runner",
+    "Runs",
+    "make_runner",
+    "run_of",
+    "runs_of",
+    "text_twin",
+]
 
 Run: TypeAlias = Callable[..., bytes | None]
 """Carries out commands; see `Runner.text`."""
+
+Runs: TypeAlias = tuple[tuple[Dialect, Run], ...]
+"""What carries out the commands of each protocol."""
 
 VERSION: Final = 4
 """`_native.c` has the same."""
@@ -137,6 +151,17 @@ class BinaryTwin:
         return self._carry_out(data, position)
 
 
-def run_of(runner: Runner, dialect: Dialect) -> Run | None:
+def runs_of(runner: Runner | None) -> Runs:
+    """Return what carries out the commands of each protocol that has runs.
+
+    Call it once: looked up by each connection, these would take 80 bytes more of each.
+    """
+    return () if runner is None else ((TEXT, runner.text), (BINARY, runner.binary))
+
+
+def run_of(runs: Runs, dialect: Dialect) -> Run | None:
     """Return what carries out the commands of a protocol; None for one that has no runs."""
-    return runner.text if dialect is TEXT else runner.binary if dialect is BINARY else None
+    for one, run in runs:
+        if one is dialect:
+            return run
+    return None
