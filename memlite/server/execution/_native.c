@@ -83,7 +83,7 @@ typedef struct {
     long long fresh_state;
     long long count[COUNTED];  /* what has yet to be added to the counters */
     unsigned counted;  /* a bit for each of these that is not 0 */
-    long long now_is[NUMBERS];  /* of the table and the policy */
+    long long now_is[NUMBERS], was[NUMBERS];  /* of the table and the policy; what was read */
     unsigned known, changed;  /* a bit for each of these that has been read, and that has to be written */
     u64 last_unique;  /* of the engine, if it is not 0 */
     char *reply;
@@ -91,7 +91,7 @@ typedef struct {
     double now;
     Ahead ahead[AHEAD];  /* lines of the next commands, made already: from `ahead_next` on */
     int ahead_next, ahead_count;
-    char timed, busy, cas, flush_known, was_flushed, usual_table;
+    char timed, busy, cas, flush_known, was_flushed, usual_table, late;
 } Runner;
 
 typedef struct {  /* an item that has not expired and has no meta flags */
@@ -200,6 +200,7 @@ static int learn(Runner *r, int which) {
     if (r->known >> which & 1) return DONE;
     r->now_is[which] = number_of(get(owner_of(r, which), &r->number[which]));
     if (r->now_is[which] == -1 && PyErr_Occurred()) return ERROR;
+    r->was[which] = r->now_is[which];
     r->known |= 1u << which;
     return DONE;
 }
@@ -211,15 +212,20 @@ static int change(Runner *r, int which, long long more) {
     return DONE;
 }
 
+/* Without memory for a number, its change is late: it is made before the next run. */
 static int settle(Runner *r) {
     int done = DONE;
     while (r->changed && done == DONE) {
         int which = __builtin_ctz(r->changed);
-        r->changed &= r->changed - 1;
-        done = put_new(owner_of(r, which), &r->number[which], PyLong_FromLongLong(r->now_is[which]));
+        PyObject *owner = owner_of(r, which);
+        long long before = r->late ? number_of(get(owner, &r->number[which])) : r->was[which];
+        if (before == -1 && PyErr_Occurred()) done = ERROR;
+        else done = put_new(owner, &r->number[which], PyLong_FromLongLong(before + r->now_is[which] - r->was[which]));
+        if (done == DONE) r->changed &= r->changed - 1;
     }
     if (r->last_unique && done == DONE) done = put_new(r->engine, &r->version, PyLong_FromUnsignedLongLong(r->last_unique));
-    r->known = r->changed = 0;
+    r->known = r->changed;
+    r->late = r->changed != 0;
     r->last_unique = 0;
     return done;
 }
@@ -230,6 +236,7 @@ static int settle(Runner *r) {
 than look: a flush is pending, or the policy keeps an order of uses. Any call into Python may change it. */
 static int follow(Runner *r) {
     r->flush_known = r->timed = 0;
+    if (r->late && settle(r) < 0) return ERROR;
     PyObject *find = get(r->table, &r->get_by_line);
     if (!find) return ERROR;
     if (find == r->find) {
@@ -499,39 +506,50 @@ static int give_up(Runner *r, PyObject *line) {
     return done;
 }
 
-/* The oldest line of a queue, taken from it: ABSENT if there is none; see `Fifo.pop`. */
-static int pop(Runner *r, const Field *queue, PyObject **line) {
+/* The oldest line of a queue, and the part of the queue in which it is first: ABSENT if there is none; see `Fifo.pop`. */
+static int oldest(Runner *r, const Field *queue, PyObject **part, PyObject **line) {
     PyObject *fifo = get(r->policy, queue);
     const Field *parts[] = {&r->oldest, &r->older, &r->newest};
     int done = fifo ? ABSENT : ERROR;
     for (int i = 0; i < 3 && done == ABSENT; i++) {
-        PyObject *part = get(fifo, parts[i]);
-        Py_ssize_t size = part ? PyObject_Size(part) : -1;
+        *part = get(fifo, parts[i]);
+        Py_ssize_t size = *part ? PyObject_Size(*part) : -1;
         if (size < 0) done = ERROR;
-        else if (size) done = (*line = PyObject_CallMethodNoArgs(part, r->popleft)) ? DONE : ERROR;
-        Py_XDECREF(part);
+        else if (size) done = (*line = PySequence_GetItem(*part, 0)) ? DONE : ERROR;
+        if (done != DONE) Py_XDECREF(*part);
     }
     Py_XDECREF(fifo);
     if (done == DONE && !PyBytes_CheckExact(*line)) {
         PyErr_SetString(PyExc_TypeError, "the queues have other keys");
         Py_DECREF(*line);
+        Py_DECREF(*part);
         done = ERROR;
     }
     return done;
 }
 
-/* Takes the oldest line from a queue, and finds its item: NULL if that was removed, and its place is given up.
+/* Takes the first line from a part of a queue, which needs no memory: what may fail comes before. */
+static int take(Runner *r, PyObject *part) {
+    PyObject *line = PyObject_CallMethodNoArgs(part, r->popleft);
+    Py_XDECREF(line);
+    return line ? DONE : ERROR;
+}
+
+/* Finds the oldest line of a queue, and its item: NULL if that was removed, and its place is given up and taken.
 ABSENT if there is none. */
-static int pop_item(Runner *r, const Field *queue, PyObject **line, PyObject **item) {
-    int done = pop(r, queue, line);
+static int oldest_item(Runner *r, const Field *queue, PyObject **part, PyObject **line, PyObject **item) {
+    int done = oldest(r, queue, part, line);
     if (done != DONE) return done;
     *item = PyDict_GetItemWithError(dict_of(r, *line), *line);
-    if (!*item && (PyErr_Occurred() || give_up(r, *line) < 0)) done = ERROR;
+    if (!*item && (PyErr_Occurred() || give_up(r, *line) < 0 || take(r, *part) < 0)) done = ERROR;
     else if (*item && !PyObject_TypeCheck(*item, (PyTypeObject *)r->item_type)) {
         PyErr_SetString(PyExc_TypeError, "the table has other items");
         done = ERROR;
     }
-    if (done < 0) Py_DECREF(*line);
+    if (done < 0) {
+        Py_DECREF(*line);
+        Py_DECREF(*part);
+    }
     return done;
 }
 
@@ -557,8 +575,8 @@ static int weigh(Runner *r, PyObject *line, PyObject *item, Py_ssize_t *size, lo
     return done;
 }
 
-/* Notes that an item is evicted. */
-static int choose(Runner *r, PyObject *line, PyObject *item, Py_ssize_t size, long long state) {
+/* Takes an item from its queue, and notes that it is evicted. */
+static int choose(Runner *r, PyObject *part, PyObject *line, PyObject *item, Py_ssize_t size, long long state) {
     if (r->gone_count == r->gone_room) {
         Py_ssize_t room = r->gone_room ? 2 * r->gone_room : 32;
         Gone *larger = PyMem_Realloc(r->gone, room * sizeof *larger);
@@ -566,42 +584,47 @@ static int choose(Runner *r, PyObject *line, PyObject *item, Py_ssize_t size, lo
         r->gone = larger;
         r->gone_room = room;
     }
+    if (take(r, part) < 0) return ERROR;
     r->gone[r->gone_count++] = (Gone){Py_NewRef(line), Py_NewRef(item), size, state};
     return DONE;
 }
 
 /* Spares an item, which gets this state and goes to the end of the main queue. */
-static int spare(Runner *r, PyObject *line, PyObject *item, long long state) {
-    int done = put_new(item, &r->state, PyObject_CallFunction(r->shared, "L", state));
-    return done < 0 ? ERROR : push(r, &r->main_queue, line);
+static int spare(Runner *r, PyObject *part, PyObject *line, PyObject *item, long long state) {
+    PyObject *shared = PyObject_CallFunction(r->shared, "L", state);
+    int done = shared ? push(r, &r->main_queue, line) : ERROR;
+    if (done == DONE) done = take(r, part);
+    if (done == DONE) done = put(item, &r->state, shared);
+    Py_XDECREF(shared);
+    return done;
 }
 
-/* See `S3Fifo._evict_small`. `size` is what has to be freed, and then what has been. */
+/* See `S3Fifo._evict_small`. `size` is what has to be freed, and then what has been, also if it failed. */
 static int evict_small(Runner *r, long long *size, long long *chances) {
     long long freed = 0, moved = 0, state;
     int done = DONE;
     while (done == DONE && freed < *size && *chances) {
-        PyObject *line, *item;
+        PyObject *part, *line, *item;
         Py_ssize_t weight;
-        if ((done = pop_item(r, &r->small_queue, &line, &item)) != DONE) break;
+        if ((done = oldest_item(r, &r->small_queue, &part, &line, &item)) != DONE) break;
         if (item) {
             done = weigh(r, line, item, &weight, &state);
             if (done == DONE && (state & FREQUENCY) < TO_MAIN) {
                 done = remember(r, line);
-                if (done == DONE) done = choose(r, line, item, weight, state);
-                freed += weight;
+                if (done == DONE) done = choose(r, part, line, item, weight, state);
+                if (done == DONE) freed += weight;
                 if (done == DONE && r->now_is[N__main_bytes] + moved > r->now_is[N__main_limit]) done = ABSENT;
-            } else if (done == DONE) {
+            } else if (done == DONE && (done = spare(r, part, line, item, (state & ~FREQUENCY) | MAIN)) == DONE) {
                 *chances -= 1;
                 moved += weight;
-                done = spare(r, line, item, (state & ~FREQUENCY) | MAIN);
             }
         }
         Py_DECREF(line);
+        Py_DECREF(part);
     }
     *size = freed;
-    if (done < 0 || change(r, N__small_bytes, -freed - moved) < 0) return ERROR;
-    return change(r, N__main_bytes, moved);
+    if (change(r, N__small_bytes, -freed - moved) < 0 || change(r, N__main_bytes, moved) < 0) return ERROR;
+    return done < 0 ? ERROR : DONE;
 }
 
 /* See `S3Fifo._evict_main`: evicts one item. `freed` is its size, or 0. */
@@ -610,21 +633,22 @@ static int evict_main(Runner *r, long long *freed, long long *chances) {
     int done = DONE;
     *freed = 0;
     while (done == DONE && !*freed) {
-        PyObject *line, *item;
+        PyObject *part, *line, *item;
         Py_ssize_t weight;
-        if ((done = pop_item(r, &r->main_queue, &line, &item)) != DONE) break;
+        if ((done = oldest_item(r, &r->main_queue, &part, &line, &item)) != DONE) break;
         if (item) {
             done = weigh(r, line, item, &weight, &state);
             if (done == DONE && state & FREQUENCY && left) {
                 left--;
-                done = spare(r, line, item, state - 1);
-            } else if (done == DONE && (done = choose(r, line, item, weight, state)) == DONE) {
+                done = spare(r, part, line, item, state - 1);
+            } else if (done == DONE && (done = choose(r, part, line, item, weight, state)) == DONE) {
                 *chances = left;
                 *freed = weight;
                 done = change(r, N__main_bytes, -weight);
             }
         }
         Py_DECREF(line);
+        Py_DECREF(part);
     }
     return done < 0 ? ERROR : DONE;
 }
@@ -745,13 +769,16 @@ static int evict(Runner *r, Py_ssize_t size) {
     long long used = r->now_is[N_used], until = r->now_is[N__room] - size - r->now_is[N__ahead];
     if (until < used - 2 * size - EVICTED_EXTRA) until = used - 2 * size - EVICTED_EXTRA;
     int done = choose_all(r, used - until);
-    for (Py_ssize_t i = 0; done == DONE && i < r->gone_count; i++) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    /* Also if choosing more of them failed: these have been taken from their queues. */
+    for (Py_ssize_t i = 0; i < r->gone_count; i++) {
         PyObject *line = r->gone[i].line;
         if (change(r, N_used, -r->gone[i].size) < 0 || PyDict_DelItem(dict_of(r, line), line)) done = ERROR;
     }
-    if (done == DONE) done = settle(r);
-    if (done == DONE) done = tell(r);
+    if (r->gone_count && (settle(r) < 0 || tell(r) < 0)) done = ERROR;
     forget_gone(r);
+    if (type) PyErr_Restore(type, value, trace);
     return done == DONE ? follow(r) : done;
 }
 
@@ -759,7 +786,8 @@ static int evict(Runner *r, Py_ssize_t size) {
 returned, and `first` whether the table has never been full. */
 static int enqueue(Runner *r, PyObject *line, PyObject *item, int full, Py_ssize_t size, int first, int main) {
     PyObject *left = get(r->policy, &r->left), *place = NULL;
-    int done = left && PyDict_Check(left) ? DONE : ERROR;
+    int done = left && PyDict_Check(left) && learn(r, N__main_bytes) == DONE && learn(r, N__small_bytes) == DONE
+               && learn(r, N__left_bytes) == DONE ? DONE : ERROR;  /* so that nothing fails once it has a place */
     if (done == DONE && PyDict_GET_SIZE(left) && !(place = PyDict_GetItemWithError(left, line)) && PyErr_Occurred()) done = ERROR;
     if (done == DONE && place) {  /* it gets the place back that it had */
         main = (int)(number_of(Py_NewRef(place)) & MAIN) != 0;
@@ -776,6 +804,15 @@ static int enqueue(Runner *r, PyObject *line, PyObject *item, int full, Py_ssize
     Py_XDECREF(left);
     if (done < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "the policy is another one");
     return done;
+}
+
+/* Removes an item again that has got no place in a queue; the error stays. */
+static int leave_out(Runner *r, PyObject *line) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    if (PyDict_DelItem(dict_of(r, line), line)) PyErr_Clear();
+    PyErr_Restore(type, value, trace);
+    return ERROR;
 }
 
 /* Stores a value, which is stolen, under r->line, which is absent: see `ItemTable.put`. STOP if there is no room,
@@ -807,9 +844,9 @@ static int insert(Runner *r, PyObject *wire, long long exptime, PyObject **store
         if (done == DONE && over) done = evict(r, size);
         if (done == DONE && !(item = new_item(r, full, wire, r->fresh[full ? 2 : 0], expires))) done = ERROR;
         if (done == DONE && PyDict_SetItem(dict_of(r, line), line, item)) done = ERROR;
+        if (done == DONE && enqueue(r, line, item, full, size, first, main) < 0) done = leave_out(r, line);
         if (done == DONE) done = change(r, N_used, size);
         if (done == DONE) done = change(r, N__until_measured, -size);
-        if (done == DONE) done = enqueue(r, line, item, full, size, first, main);
     }
     Py_XDECREF(wire);
     Py_XDECREF(item);

@@ -157,6 +157,39 @@ def test_evicted_items_are_the_same_ones_and_are_counted_and_shown(megabytes, si
     assert bool(watchers[0].gone) is watched
 
 
+def test_memory_that_runs_out_while_something_is_evicted():
+    testcapi = pytest.importorskip("_testcapi")
+    choice = random.Random(5)
+    client = Client(shortcuts=True, config=SMALL)
+    table, run = client.server.engine.table, client.connection._services.runner.text
+    policy, failed = table._policy, 0
+    for number in range(1500):
+        keys = [b"key%d" % choice.randrange(600) for _ in range(6)]
+        data = b"".join([
+            b"set %b 0 0 3000\r\n%b\r\nget %b\r\nget %b\r\n" % (keys[0], b"v" * 3000, *keys[1:3]),
+            b"get %b %b\r\ndelete key%d\r\n" % (*keys[1:3], number % 600),
+            b"".join(b"set %b 0 0 3000\r\n%b\r\n" % (key, b"w" * 3000) for key in keys),
+        ])  # fmt: skip
+        table._until_measured = 2**30  # measuring would be left to Python
+        out = []
+        if number > 300:  # one of the first allocations fails
+            testcapi.set_nomemory(number % 75 + 1, number % 75 + 2)
+        try:
+            run(data, out)
+        except MemoryError:
+            failed += 1
+        finally:
+            testcapi.remove_mem_hooks()
+        places = [*policy._small.list(), *policy._main.list()]
+        lines = [b"get %b\r\n" % key for key, _ in table.scan()]
+        assert sorted(places) == sorted([*lines, *policy._left])
+        client.send(b"mn\r\n")
+        assert policy._small_bytes + policy._main_bytes == table.used
+        assert client.state
+    assert failed > 500
+    assert client.server.counters.evictions > 500
+
+
 def test_evictions_need_no_python():
     client = Client(shortcuts=True, config=SMALL)
     stored = [b"set key%d 0 0 1000\r\n%b\r\n" % (n, b"v" * 1000) for n in range(2000)]
