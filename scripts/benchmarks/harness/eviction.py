@@ -90,7 +90,8 @@ def _filled(
     for kind, budget in ((EVICTING, megabytes), (ROOMY, _ROOMY_TIMES * megabytes)):
         progress(f"eviction: {contestant.name}, filling")
         server = stack.enter_context(contestant.running(setting.cores[0], budget))
-        fill = [*arguments, "--prefill", "--pipeline=16", "--connections=4"]
+        # Many per write: 16 took minutes on a busy machine.
+        fill = [*arguments, "--prefill", "--pipeline=100", "--connections=4"]
         fill += _allowed(setting, contestant, kind)
         load(setting.loadgen, server.port, setting.cores[1], fill)
         servers[kind] = server
