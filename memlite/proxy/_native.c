@@ -4,10 +4,17 @@ Each function does what the one of the same name there does, which says more; te
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <structmember.h>
+#include <limits.h>
+#include <stddef.h>
 #include <string.h>
+#include <structmember.h>
+#include <sys/socket.h>
 
-#define VERSION 2  /* of the functions: what was compiled for another is not used */
+#ifndef MSG_NOSIGNAL
+#define MSG_NOSIGNAL 0  /* Python ignores the signal */
+#endif
+
+#define VERSION 3  /* of the functions: what was compiled for another is not used */
 #define LENGTH_DIGITS 19
 #define MOST_OWNERS 64
 
@@ -186,17 +193,371 @@ done:
     return result;
 }
 
+/* Attributes, by where their slots are: compiled classes, and those without slots, have none that are known. */
+
+typedef struct { PyObject *name; Py_ssize_t at; } Field;
+
+static int find_field(Field *field, PyObject *type, const char *name) {
+    field->at = -1;
+    if (!field->name && !(field->name = PyUnicode_InternFromString(name))) return -1;
+    PyObject *slot = PyObject_GetAttr(type, field->name);
+    if (!slot) PyErr_Clear();  /* an attribute of instances alone */
+    else if (Py_TYPE(slot) == &PyMemberDescr_Type && ((PyMemberDescrObject *)slot)->d_member->type == T_OBJECT_EX)
+        field->at = ((PyMemberDescrObject *)slot)->d_member->offset;
+    Py_XDECREF(slot);
+    return 0;
+}
+
+static inline PyObject *get(PyObject *owner, const Field *field) {
+    PyObject *value = field->at < 0 ? NULL : *(PyObject **)((char *)owner + field->at);
+    return value ? Py_NewRef(value) : PyObject_GetAttr(owner, field->name);
+}
+
+/* Steals the reference. */
+static inline int put_new(PyObject *owner, const Field *field, PyObject *value) {
+    if (!value) return -1;
+    if (field->at < 0) {
+        int failed = PyObject_SetAttr(owner, field->name, value);
+        Py_DECREF(value);
+        return failed;
+    }
+    PyObject **slot = (PyObject **)((char *)owner + field->at), *old = *slot;
+    *slot = value;
+    Py_XDECREF(old);
+    return 0;
+}
+
+static inline int put(PyObject *owner, const Field *field, PyObject *value) {
+    return put_new(owner, field, Py_NewRef(value));
+}
+
+/* An int; -1 with an error if it is none. */
+static long long get_number(PyObject *owner, const Field *field) {
+    PyObject *value = get(owner, field);
+    long long found = value ? PyLong_AsLongLong(value) : -1;
+    Py_XDECREF(value);
+    return found;
+}
+
+static int put_number(PyObject *owner, const Field *field, long long value) {
+    return put_new(owner, field, PyLong_FromLongLong(value));
+}
+
+static double get_float(PyObject *owner, const Field *field) {
+    PyObject *value = get(owner, field);
+    double found = value ? PyFloat_AsDouble(value) : -1;
+    Py_XDECREF(value);
+    return found;
+}
+
+/* Whether an attribute is that object: 0 or 1, or -1. */
+static int is_same(PyObject *owner, const Field *field, PyObject *other) {
+    PyObject *value = get(owner, field);
+    Py_XDECREF(value);  /* the owner has it, or it is only compared */
+    return value ? value == other : -1;
+}
+
+static PyObject *piece(PyObject *data, Py_ssize_t from, Py_ssize_t to) {
+    if (!from && to == PyBytes_GET_SIZE(data)) return Py_NewRef(data);
+    return PyBytes_FromStringAndSize(PyBytes_AS_STRING(data) + from, to - from);
+}
+
+/* Writes to a transport whose socket it knows: writer_of in lone.py. */
+
+#define MOST_AT_ONCE ((Py_ssize_t)16 * 1024)  /* bytes that are sent without the transport */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *transport;
+    int fd;
+} Writer;
+
+static PyTypeObject Writer_type;
+static PyObject *s_write, *s_unsent;
+static struct { PyTypeObject *type; PyObject *method; } unsent;  /* how that type of transports tells what is yet to be sent */
+
+/* What the transport has yet to send, as it tells. */
+static PyObject *ask_unsent(PyObject *transport) {
+    if (unsent.type != Py_TYPE(transport)) {
+        PyObject *method = PyObject_GetAttr((PyObject *)Py_TYPE(transport), s_unsent);
+        if (!method) return NULL;
+        Py_XSETREF(unsent.method, method);
+        Py_XSETREF(unsent.type, (PyTypeObject *)Py_NewRef((PyObject *)Py_TYPE(transport)));
+    }
+    return PyObject_Vectorcall(unsent.method, &transport, 1, NULL);
+}
+
+static PyObject *writer_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names);
+
+static int writer_init(Writer *self, PyObject *args, PyObject *kwargs) {
+    PyObject *transport;
+    int fd;
+    if (kwargs || !PyArg_ParseTuple(args, "Oi", &transport, &fd)) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a transport and a number are needed");
+        return -1;
+    }
+    Py_XSETREF(self->transport, Py_NewRef(transport));
+    self->call = writer_call;
+    self->fd = fd;
+    return 0;
+}
+
+static int writer_traverse(Writer *self, visitproc visit, void *arg) {
+    Py_VISIT(self->transport);
+    return 0;
+}
+
+static int writer_clear(Writer *self) {
+    self->fd = -1;
+    Py_CLEAR(self->transport);
+    return 0;
+}
+
+static void writer_dealloc(Writer *self) {
+    PyObject_GC_UnTrack(self);
+    writer_clear(self);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+/* Sends [from, to) of `data` as the transport would, which gets what could not be sent. */
+static int write_part(Writer *self, PyObject *data, Py_ssize_t from, Py_ssize_t to) {
+    PyObject *transport = self->transport, *result, *rest;
+    if (!transport) return PyErr_Format(PyExc_ValueError, "there is no transport"), -1;
+    Py_INCREF(transport);
+    if (self->fd >= 0 && to - from <= MOST_AT_ONCE && to > from) {
+        result = ask_unsent(transport);
+        int waits = result ? PyObject_IsTrue(result) : -1;
+        Py_XDECREF(result);
+        if (waits < 0) goto failed;
+        if (!waits) {
+            ssize_t sent = send(self->fd, PyBytes_AS_STRING(data) + from, to - from, MSG_DONTWAIT | MSG_NOSIGNAL);
+            if (sent > 0) from += sent;  /* the transport meets the same error, and reports it */
+            if (from == to) {
+                Py_DECREF(transport);
+                return 0;
+            }
+        }
+    }
+    rest = piece(data, from, to);
+    result = rest ? PyObject_CallMethodOneArg(transport, s_write, rest) : NULL;
+    Py_XDECREF(rest);
+    Py_XDECREF(result);
+    Py_DECREF(transport);
+    return result ? 0 : -1;
+failed:
+    Py_DECREF(transport);
+    return -1;
+}
+
+static PyObject *writer_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
+    if (PyVectorcall_NARGS(flags) != 1 || names || !PyBytes_CheckExact(args[0]))
+        return PyErr_Format(PyExc_TypeError, "bytes are needed");
+    if (write_part((Writer *)self, args[0], 0, PyBytes_GET_SIZE(args[0]))) return NULL;
+    Py_RETURN_NONE;
+}
+
+
+static PyTypeObject Writer_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "memlite.proxy._native.Writer",
+    .tp_basicsize = sizeof(Writer),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(Writer, call),
+    .tp_doc = "Writes to a transport.",
+    .tp_new = PyType_GenericNew,
+    .tp_init = (initproc)writer_init,
+    .tp_call = PyVectorcall_Call,
+    .tp_traverse = (traverseproc)writer_traverse,
+    .tp_clear = (inquiry)writer_clear,
+    .tp_dealloc = (destructor)writer_dealloc,
+};
+
+/* Writes with what may be such a writer. */
+static int write_with(PyObject *write, PyObject *data, Py_ssize_t from, Py_ssize_t to) {
+    if (Py_IS_TYPE(write, &Writer_type)) return write_part((Writer *)write, data, from, to);
+    PyObject *one = piece(data, from, to);
+    PyObject *result = one ? PyObject_CallOneArg(write, one) : NULL;
+    Py_XDECREF(one);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+/* Nodes and their connections, whose attributes are known by `know`: node.py and link.py. */
+
+static struct {
+    PyTypeObject *node, *link;
+    PyObject *one_part, *other_part;  /* types of receivers in Python */
+    PyObject *monotonic, *monotonic_ns;
+    PyObject *append, *popleft;  /* of the deques of receivers */
+    long long many_pending;
+    double between_times, between_its_times;  /* seconds */
+    Field limited, queue, pending, answered, last_sent, timed, last_timed, until, lease, lease_until, scheduler, flusher,
+        flush_due, timer, of_node, in_batches, queued, timing, due, next_timed, retired, usual, owner, paused, write;
+} known;
+
+static PyObject *s_together, *s_call_together, *s_flush, *s_handed_out;
+
+/* Has what waits for a node be sent in the next iteration of the event loop: `Node._flush_next`. */
+static int flush_next(PyObject *node) {
+    PyObject *lease = get(node, &known.lease), *until = lease ? get(lease, &known.lease_until) : NULL;
+    Py_XDECREF(lease);
+    if (put_new(node, &known.until, until)) return -1;
+    PyObject *scheduler = get(node, &known.scheduler), *flusher = scheduler ? get(node, &known.flusher) : NULL;
+    PyObject *together = flusher ? PyObject_GetAttr(scheduler, s_together) : NULL;
+    int failed = -1;
+    if (together && PyList_CheckExact(together) && PyList_GET_SIZE(together)) failed = PyList_Append(together, flusher);
+    else if (together) {
+        PyObject *result = PyObject_CallMethodOneArg(scheduler, s_call_together, flusher);
+        failed = result ? 0 : -1;
+        Py_XDECREF(result);
+    }
+    Py_XDECREF(scheduler);
+    Py_XDECREF(flusher);
+    Py_XDECREF(together);
+    return failed;
+}
+
+/* Sends what waits for a node, if there is nothing to do but that; returns whether it was so, or -1. */
+static int flush_usual(PyObject *node) {
+    PyObject *queue = get(node, &known.queue), *link = NULL, *data = NULL, *write = NULL, *timing = NULL, *moment;
+    int done = queue ? 0 : -1, is, times = 0;
+    Py_ssize_t count = 0, total = 0;
+    double now, due;
+    if (done || !PyList_CheckExact(queue) || !(count = PyList_GET_SIZE(queue))) goto end;
+    done = -1;
+    if ((is = is_same(node, &known.timer, Py_None))) { done = is < 0 ? -1 : 0; goto end; }
+    if (!(link = get(node, &known.of_node))) goto end;
+    if (!PyObject_TypeCheck(link, known.link)) { done = 0; goto end; }
+    if ((is = is_same(link, &known.paused, Py_False)) < 1) { done = is; goto end; }
+    if (!(moment = PyObject_CallNoArgs(known.monotonic))) goto end;
+    now = PyFloat_AsDouble(moment);
+    Py_DECREF(moment);
+    due = get_float(node, &known.until);
+    if (PyErr_Occurred()) goto end;
+    if (now >= due) { done = 0; goto end; }
+    long long timed = get_number(node, &known.timed);
+    if (timed == -1 && PyErr_Occurred()) goto end;
+    if (!timed) {
+        if (!(timing = get(node, &known.timing))) goto end;
+        due = get_float(timing, &known.due);
+        double next = get_float(node, &known.next_timed);
+        if (PyErr_Occurred()) goto end;
+        times = now >= due || now >= next;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *one = PyList_GET_ITEM(queue, i);
+        if (!PyBytes_CheckExact(one)) { done = 0; goto end; }
+        total += PyBytes_GET_SIZE(one);
+    }
+    if (count == 1) data = Py_NewRef(PyList_GET_ITEM(queue, 0));
+    else if ((data = PyBytes_FromStringAndSize(NULL, total))) {
+        char *to = PyBytes_AS_STRING(data);
+        for (Py_ssize_t i = 0; i < count; i++) {
+            PyObject *one = PyList_GET_ITEM(queue, i);
+            memcpy(to, PyBytes_AS_STRING(one), PyBytes_GET_SIZE(one));
+            to += PyBytes_GET_SIZE(one);
+        }
+    }
+    if (!data || !(write = get(link, &known.write))) goto end;
+    long long more = get_number(node, &known.in_batches), last = get_number(node, &known.last_sent);
+    long long answered = get_number(node, &known.answered);
+    if (PyErr_Occurred()) goto end;
+    last += count + more;
+    if (put_number(node, &known.last_sent, last) || PyList_SetSlice(queue, 0, count, NULL)
+        || (more && put_number(node, &known.in_batches, 0)) || put_number(node, &known.queued, 0)
+        || put(node, &known.flush_due, Py_False)
+        || put(node, &known.limited, last - answered > known.many_pending ? Py_True : Py_False)
+        || (times && (put_new(node, &known.timed, PyObject_CallNoArgs(known.monotonic_ns))
+                      || put_number(node, &known.last_timed, last)
+                      || put_new(timing, &known.due, PyFloat_FromDouble(now + known.between_times))
+                      || put_new(node, &known.next_timed, PyFloat_FromDouble(now + known.between_its_times))))
+        || write_with(write, data, 0, total)) goto end;
+    done = 1;
+end:
+    Py_XDECREF(queue);
+    Py_XDECREF(link);
+    Py_XDECREF(data);
+    Py_XDECREF(write);
+    Py_XDECREF(timing);
+    return done;
+}
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *node;
+} Flusher;
+
+static PyObject *flusher_call(PyObject *bound, PyObject *const *args, size_t flags, PyObject *names);
+
+static int flusher_init(Flusher *self, PyObject *args, PyObject *kwargs) {
+    PyObject *node;
+    if (kwargs || !PyArg_ParseTuple(args, "O", &node)) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a node is needed");
+        return -1;
+    }
+    Py_XSETREF(self->node, Py_NewRef(node));
+    self->call = flusher_call;
+    return 0;
+}
+
+static int flusher_traverse(Flusher *self, visitproc visit, void *arg) {
+    Py_VISIT(self->node);
+    return 0;
+}
+
+static int flusher_clear(Flusher *self) {
+    Py_CLEAR(self->node);
+    return 0;
+}
+
+static void flusher_dealloc(Flusher *self) {
+    PyObject_GC_UnTrack(self);
+    flusher_clear(self);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *flusher_call(PyObject *bound, PyObject *const *args, size_t flags, PyObject *names) {
+    PyObject *node = ((Flusher *)bound)->node, *result = NULL;
+    if (PyVectorcall_NARGS(flags) || names) return PyErr_Format(PyExc_TypeError, "no arguments are taken");
+    if (!node) Py_RETURN_NONE;
+    Py_INCREF(node);
+    int done = Py_IS_TYPE(node, known.node) ? flush_usual(node) : 0;
+    if (done > 0) result = Py_NewRef(Py_None);
+    else if (!done) result = PyObject_CallMethodNoArgs(node, s_flush);
+    Py_DECREF(node);
+    return result;
+}
+
+static PyTypeObject Flusher_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "memlite.proxy._native.Flusher",
+    .tp_basicsize = sizeof(Flusher),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(Flusher, call),
+    .tp_doc = "Sends what waits for a node.",
+    .tp_new = PyType_GenericNew,
+    .tp_init = (initproc)flusher_init,
+    .tp_call = PyVectorcall_Call,
+    .tp_traverse = (traverseproc)flusher_traverse,
+    .tp_clear = (inquiry)flusher_clear,
+    .tp_dealloc = (destructor)flusher_dealloc,
+};
+
 /* A request that came alone: Lone in lone.py. */
 
 typedef struct {
     PyObject_HEAD
     PyObject *executor, *write, *counters;
+    PyObject *by_line, *nodes;  /* dictionaries, or None while a request must not come alone */
+    PyObject *others;  /* the queue of other requests */
+    Py_ssize_t most;
     char alone, reads;
 } Lone;
 
 static PyTypeObject Lone_type;
-static PyObject *s_answer, *s_append, *s_bytes_written, *s_fail, *s_limited, *s_note_time, *s_answered,
-    *s_pending, *s_popleft, *s_queue, *s_send, *s_take_some, *s_wrote;
+static PyObject *s_answer, *s_append, *s_bytes_written, *s_fail, *s_note_time, *s_popleft, *s_send, *s_take_some, *s_wrote;
 
 static int lone_init(Lone *self, PyObject *args, PyObject *kwargs) {
     PyObject *executor;
@@ -213,6 +574,9 @@ static int lone_traverse(Lone *self, visitproc visit, void *arg) {
     Py_VISIT(self->executor);
     Py_VISIT(self->write);
     Py_VISIT(self->counters);
+    Py_VISIT(self->by_line);
+    Py_VISIT(self->nodes);
+    Py_VISIT(self->others);
     return 0;
 }
 
@@ -220,6 +584,9 @@ static int lone_clear(Lone *self) {
     Py_CLEAR(self->executor);
     Py_CLEAR(self->write);
     Py_CLEAR(self->counters);
+    Py_CLEAR(self->by_line);
+    Py_CLEAR(self->nodes);
+    Py_CLEAR(self->others);
     return 0;
 }
 
@@ -243,23 +610,21 @@ static PyObject *lone_fail(Lone *self, PyObject *error) { return tell(self, s_fa
 
 /* Has `node` send a request; what `Node.send` does if nothing is special is done here. */
 static int send_by(PyObject *node, PyObject *data, PyObject *receiver) {
-    PyObject *limited = PyObject_GetAttr(node, s_limited);
-    if (!limited) return -1;
-    Py_DECREF(limited);  /* a bool */
-    PyObject *result, *pending;
-    if (limited == Py_False) {
-        PyObject *queue = PyObject_GetAttr(node, s_queue);
-        if (!queue) return -1;
-        int waits = PyList_CheckExact(queue) && PyList_GET_SIZE(queue) > 0, failed = 0;
-        if (waits) {
-            failed = !(pending = PyObject_GetAttr(node, s_pending)) || PyList_Append(queue, data);
-            result = failed ? NULL : PyObject_CallMethodOneArg(pending, s_append, receiver);
-            failed = !result;
-            Py_XDECREF(result);
-            Py_XDECREF(pending);
-        }
-        Py_DECREF(queue);
-        if (waits) return failed ? -1 : 0;
+    PyObject *result, *queue, *pending = NULL;
+    int is = Py_IS_TYPE(node, known.node) ? is_same(node, &known.limited, Py_False) : 0, failed = -1;
+    if (is < 0) return -1;
+    if (is) {
+        if (!(queue = get(node, &known.queue)) || !(pending = get(node, &known.pending)) || !PyList_CheckExact(queue)) goto done;
+        if (!PyList_GET_SIZE(queue) && flush_next(node)) goto done;
+        if (PyList_Append(queue, data)) goto done;
+        PyObject *with[] = {pending, receiver};
+        result = PyObject_Vectorcall(known.append, with, 2, NULL);
+        failed = result ? 0 : -1;
+        Py_XDECREF(result);
+    done:
+        Py_XDECREF(queue);
+        Py_XDECREF(pending);
+        return failed;
     }
     PyObject *args[] = {node, data, receiver};
     result = PyObject_VectorcallMethod(s_send, args, 3, NULL);
@@ -267,24 +632,28 @@ static int send_by(PyObject *node, PyObject *data, PyObject *receiver) {
     return result ? 0 : -1;
 }
 
-static PyObject *sent(Lone *self, PyObject *node, PyObject *data, int reads) {
+/* Forwards a request; returns whether it was, or -1. */
+static int forward(Lone *self, PyObject *node, PyObject *data, int reads) {
     self->alone = 1;
-    self->reads = reads;
+    self->reads = (char)reads;
     Py_INCREF(node);
     int failed = send_by(node, data, (PyObject *)self);
     Py_DECREF(node);
-    if (failed) return NULL;
-    Py_RETURN_TRUE;
+    return failed ? -1 : 1;
+}
+
+static int take_line(Lone *self, PyObject *by_line, PyObject *data, PyObject *kind) {
+    if (self->alone) return 0;
+    PyObject *node = PyDict_GetItemWithError(by_line, data);
+    if (!node) return PyErr_Occurred() ? -1 : 0;
+    return (PyObject *)Py_TYPE(node) == kind ? forward(self, node, data, 1) : 0;
 }
 
 static PyObject *lone_take(Lone *self, PyObject *const *args, Py_ssize_t count) {
     if (count != 3 || !PyDict_Check(args[0]) || !PyBytes_CheckExact(args[1]))
         return PyErr_Format(PyExc_TypeError, "a dictionary, bytes and a type are needed");
-    if (self->alone) Py_RETURN_FALSE;
-    PyObject *node = PyDict_GetItemWithError(args[0], args[1]);
-    if (!node && PyErr_Occurred()) return NULL;
-    if (!node || (PyObject *)Py_TYPE(node) != args[2]) Py_RETURN_FALSE;
-    return sent(self, node, args[1], 1);
+    int taken = take_line(self, args[0], args[1], args[2]);
+    return taken < 0 ? NULL : PyBool_FromLong(taken);
 }
 
 /* The number that [at, end) is if it is written as it should be, and no more than four digits; else -1. */
@@ -315,18 +684,22 @@ static const char *set_end(const char *at, const char *line, const char *end, lo
     return after[-2] == '\r' && after[-1] == '\n' ? after : NULL;
 }
 
+static int take_set(Lone *self, PyObject *nodes, PyObject *data, long most, PyObject *kind) {
+    const char *start = PyBytes_AS_STRING(data), *end = start + PyBytes_GET_SIZE(data), *line = line_end(start, end), *word;
+    if (self->alone || !line || set_end(start, line, end, most, &word) != end) return 0;
+    PyObject *key = PyBytes_FromStringAndSize(start + 4, word - start - 4);
+    PyObject *node = key ? PyDict_GetItemWithError(nodes, key) : NULL;
+    Py_XDECREF(key);
+    if (!node) return PyErr_Occurred() ? -1 : 0;
+    return (PyObject *)Py_TYPE(node) == kind ? forward(self, node, data, 0) : 0;
+}
+
 static PyObject *lone_take_set(Lone *self, PyObject *const *args, Py_ssize_t count) {
     long most = count == 4 ? PyLong_AsLong(args[2]) : -1;
     if (most < 0 || !PyDict_Check(args[0]) || !PyBytes_CheckExact(args[1]))
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "a dictionary, bytes, a number and a type are needed");
-    const char *start = PyBytes_AS_STRING(args[1]), *end = start + PyBytes_GET_SIZE(args[1]), *line = line_end(start, end), *word;
-    if (self->alone || !line || set_end(start, line, end, most, &word) != end) Py_RETURN_FALSE;
-    PyObject *key = PyBytes_FromStringAndSize(start + 4, word - start - 4);
-    PyObject *node = key ? PyDict_GetItemWithError(args[0], key) : NULL;
-    Py_XDECREF(key);
-    if (!node && PyErr_Occurred()) return NULL;
-    if (!node || (PyObject *)Py_TYPE(node) != args[3]) Py_RETURN_FALSE;
-    return sent(self, node, args[1], 0);
+    int taken = take_set(self, args[0], args[1], most, args[3]);
+    return taken < 0 ? NULL : PyBool_FromLong(taken);
 }
 
 static PyMethodDef lone_methods[] = {
@@ -340,6 +713,10 @@ static PyMemberDef lone_members[] = {
     {"executor", T_OBJECT, offsetof(Lone, executor), 0, NULL},
     {"write", T_OBJECT, offsetof(Lone, write), 0, NULL},
     {"counters", T_OBJECT, offsetof(Lone, counters), 0, NULL},
+    {"by_line", T_OBJECT, offsetof(Lone, by_line), 0, NULL},
+    {"nodes", T_OBJECT, offsetof(Lone, nodes), 0, NULL},
+    {"others", T_OBJECT, offsetof(Lone, others), 0, NULL},
+    {"most", T_PYSSIZET, offsetof(Lone, most), 0, NULL},
     {"alone", T_BOOL, offsetof(Lone, alone), 0, NULL},
     {"reads", T_BOOL, offsetof(Lone, reads), 0, NULL},
     {NULL},
@@ -369,6 +746,8 @@ static const char *usual_end(const char *at, const char *end) {
     return at + END_SIZE;
 }
 
+static Field any_answered;  /* of nodes that are not known, in tests */
+
 typedef struct { PyObject *counters; Py_ssize_t bytes; } Written;
 
 static int add_written(Written *written) {
@@ -384,11 +763,17 @@ static int add_written(Written *written) {
     return failed ? -1 : 0;
 }
 
-/* Gives the request that came alone its reply: written at once, if nothing is to be done but that. */
-static int give(Lone *lone, PyObject *reply, Written *written) {
+#define FEW 64
+
+/* Gives the request that came alone its reply, [from, to) of `data`: written at once, if nothing is to be done but that,
+ * in which case `quiet` stays as it is. */
+static int give(Lone *lone, PyObject *data, Py_ssize_t from, Py_ssize_t to, Written *written, int *quiet) {
     PyObject *write = lone->write, *result;
     if (!lone->alone || !write || write == Py_None || !lone->counters) {
-        result = lone_answer(lone, reply);
+        *quiet = 0;
+        PyObject *reply = piece(data, from, to);
+        result = reply ? lone_answer(lone, reply) : NULL;
+        Py_XDECREF(reply);
         Py_XDECREF(result);
         return result ? 0 : -1;
     }
@@ -397,13 +782,13 @@ static int give(Lone *lone, PyObject *reply, Written *written) {
         if (add_written(written)) return -1;
         Py_XSETREF(written->counters, Py_NewRef(lone->counters));
     }
-    written->bytes += PyBytes_GET_SIZE(reply);
+    written->bytes += to - from;
     Py_INCREF(write);
-    result = PyObject_CallOneArg(write, reply);
+    int failed = write_with(write, data, from, to);
     Py_DECREF(write);
-    if (!result) return -1;
-    Py_DECREF(result);
+    if (failed) return -1;
     if (lone->write != write && lone->executor && lone->executor != Py_None) {  /* the client does not read */
+        *quiet = 0;
         PyObject *executor = Py_NewRef(lone->executor);
         result = PyObject_CallMethodNoArgs(executor, s_wrote);
         Py_DECREF(executor);
@@ -411,13 +796,6 @@ static int give(Lone *lone, PyObject *reply, Written *written) {
         Py_DECREF(result);
     }
     return 0;
-}
-
-#define FEW 64
-
-static PyObject *piece(PyObject *data, Py_ssize_t from, Py_ssize_t to) {
-    if (!from && to == PyBytes_GET_SIZE(data)) return Py_NewRef(data);
-    return PyBytes_FromStringAndSize(PyBytes_AS_STRING(data) + from, to - from);
 }
 
 /* What a node was asked for several requests of a client, or for one of several keys: parts.py. */
@@ -775,12 +1153,11 @@ failed:
     return NULL;
 }
 
-static PyObject *hand_out(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    if (count != 7 || !PyBytes_CheckExact(args[1]))
-        return PyErr_Format(PyExc_TypeError, "a node, bytes, a queue, three numbers and a type are needed");
-    PyObject *node = args[0], *data = args[1], *pending = args[2], *batch_part = args[6];
-    long long answered = PyLong_AsLongLong(args[3]), last = PyLong_AsLongLong(args[4]), timed = PyLong_AsLongLong(args[5]);
-    if (PyErr_Occurred()) return NULL;
+/* Gives requests their replies; returns how many bytes were taken, -1 if there are too many replies, or -2 with an error.
+ * `quiet` is cleared if more may have to be done than what was. */
+static Py_ssize_t hand_out_all(PyObject *node, PyObject *data, PyObject *pending, long long answered, long long last,
+                               long long timed, PyObject *batch_part, int *quiet) {
+    PyObject *result;
     const char *start = PyBytes_AS_STRING(data), *end = start + PyBytes_GET_SIZE(data), *at = start;
     Py_ssize_t few[FEW], *ends = few, found = 0, room = FEW;
     while (at < end) {
@@ -790,7 +1167,8 @@ static PyObject *hand_out(PyObject *self, PyObject *const *args, Py_ssize_t coun
             Py_ssize_t *more = PyMem_New(Py_ssize_t, room * 4);
             if (!more) {
                 if (ends != few) PyMem_Free(ends);
-                return PyErr_NoMemory();
+                PyErr_NoMemory();
+                return -2;
             }
             memcpy(more, ends, room * sizeof *ends);
             if (ends != few) PyMem_Free(ends);
@@ -801,8 +1179,9 @@ static PyObject *hand_out(PyObject *self, PyObject *const *args, Py_ssize_t coun
         ends[found++] = at - start;
     }
     Py_ssize_t taken = at - start, given = 0;
-    PyObject *error[3] = {NULL, NULL, NULL}, *value = NULL, *result;
+    PyObject *error[3] = {NULL, NULL, NULL};
     Written written = {NULL, 0};
+    int usual = Py_IS_TYPE(node, known.node);
     if (found && answered + found > last) {
         taken = -1;
         found = 0;
@@ -813,17 +1192,20 @@ static PyObject *hand_out(PyObject *self, PyObject *const *args, Py_ssize_t coun
             failed = !(result = PyObject_CallMethodNoArgs(node, s_note_time));
             Py_XDECREF(result);
         }
-        if (failed || !(value = PyLong_FromLongLong(answered + found)) || PyObject_SetAttr(node, s_answered, value)) taken = -2;
-        Py_XDECREF(value);
+        if (failed || put_number(node, usual ? &known.answered : &any_answered, answered + found)) taken = -2;
     }
     for (Py_ssize_t i = 0; taken > 0 && i < found; i++) {
         int failed = 0;
-        PyObject *receiver = PyObject_CallMethodNoArgs(pending, s_popleft);
+        PyObject *receiver = usual ? PyObject_Vectorcall(known.popleft, &pending, 1, NULL)
+            : PyObject_CallMethodNoArgs(pending, s_popleft);
         if (!receiver) {  /* cannot be: there are as many as requests */
             taken = -2;
             break;
         }
-        if (Py_IS_TYPE(receiver, &Part_type)) {
+        int lone = Py_IS_TYPE(receiver, &Lone_type);
+        if (!lone) *quiet = 0;
+        if (lone) failed = give((Lone *)receiver, data, given, ends[i], &written, quiet);
+        else if (Py_IS_TYPE(receiver, &Part_type)) {
             Part *part = (Part *)receiver;
             Py_ssize_t number = part->missing < found - i ? part->missing : found - i;
             if (!number) failed = 1;  /* cannot be: it would not wait */
@@ -852,7 +1234,6 @@ static PyObject *hand_out(PyObject *self, PyObject *const *args, Py_ssize_t coun
         } else {
             PyObject *reply = piece(data, given, ends[i]);
             if (!reply) failed = 1;
-            else if (Py_IS_TYPE(receiver, &Lone_type)) failed = give((Lone *)receiver, reply, &written);
             else {
                 failed = !(result = PyObject_CallMethodOneArg(receiver, s_answer, reply));
                 Py_XDECREF(result);
@@ -870,15 +1251,321 @@ static PyObject *hand_out(PyObject *self, PyObject *const *args, Py_ssize_t coun
     if (error[0]) {
         PyErr_Clear();
         PyErr_Restore(error[0], error[1], error[2]);
+        return -2;
+    }
+    return taken;
+}
+
+static PyObject *hand_out(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    if (count != 7 || !PyBytes_CheckExact(args[1]))
+        return PyErr_Format(PyExc_TypeError, "a node, bytes, a queue, three numbers and a type are needed");
+    long long answered = PyLong_AsLongLong(args[3]), last = PyLong_AsLongLong(args[4]), timed = PyLong_AsLongLong(args[5]);
+    if (PyErr_Occurred()) return NULL;
+    int quiet = 1;
+    Py_ssize_t taken = hand_out_all(args[0], args[1], args[2], answered, last, timed, args[6], &quiet);
+    return taken == -2 ? NULL : PyLong_FromSsize_t(taken);
+}
+
+
+/* What arrives, at a client's connection or at a node's: connection.py and link.py, whose methods take all that is unusual. */
+
+typedef struct Reception Reception;
+
+typedef struct {  /* takes the place of `data_received` in a class */
+    PyObject_HEAD
+    PyTypeObject *type;  /* of the protocols */
+    PyObject *otherwise;  /* the method in Python */
+    int (*take)(Reception *, PyObject *);  /* returns whether all is done, or -1 */
+    PyTypeObject *usual;  /* of clients' executors, as whose method `take` this serves */
+    PyObject *usual_take;
+    Py_ssize_t longest;  /* line of a get */
+    Field executor, ready_limit, counters, until, bytes_read, clock, second, last_command, out;
+} Receiver;
+
+struct Reception {  /* a receiver that is bound to a protocol */
+    PyObject_HEAD
+    vectorcallfunc call;
+    Receiver *receiver;
+    PyObject *protocol;
+    Lone *lone;  /* of the executor that was seen last */
+    PyObject *rest;  /* what was not taken, if some was */
+};
+
+static PyTypeObject Reception_type, Receiver_type;
+static PyObject *s_lone, *s_take_input;
+
+/* That of the client's executor; NULL if it is not the usual one, or with an error. Without a reference. */
+static Lone *lone_of(Reception *b) {
+    PyObject *executor = get(b->protocol, &b->receiver->executor);
+    if (!executor) return NULL;
+    if (!b->lone || b->lone->executor != executor) {
+        Py_CLEAR(b->lone);
+        if (PyObject_TypeCheck(executor, b->receiver->usual)) {
+            PyObject *take = PyObject_GetAttr((PyObject *)Py_TYPE(executor), s_take_input);
+            PyObject *lone = take == b->receiver->usual_take ? PyObject_GetAttr(executor, s_lone) : NULL;
+            Py_XDECREF(take);
+            if (lone && Py_IS_TYPE(lone, &Lone_type) && ((Lone *)lone)->executor == executor) b->lone = (Lone *)lone;
+            else Py_XDECREF(lone);
+        }
+    }
+    Py_DECREF(executor);  /* the connection has it */
+    return b->lone;
+}
+
+static int note_activity(Receiver *r, PyObject *connection) {
+    PyObject *clock = get(connection, &r->clock), *second = clock ? get(clock, &r->second) : NULL;
+    Py_XDECREF(clock);
+    return put_new(connection, &r->last_command, second);
+}
+
+static int take_from_client(Reception *b, PyObject *data) {
+    Receiver *r = b->receiver;
+    PyObject *connection = b->protocol, *counters;
+    Lone *lone = lone_of(b);
+    if (!lone || lone->alone || !lone->others) return PyErr_Occurred() ? -1 : 0;
+    Py_ssize_t size = PyBytes_GET_SIZE(data), others = PyObject_Size(lone->others);
+    if (others) return others < 0 ? -1 : 0;
+    long long limit = get_number(connection, &r->ready_limit);
+    if (limit < 0) return PyErr_Occurred() ? -1 : 0;
+    if (!(counters = get(connection, &r->counters))) return -1;
+    long long left = get_number(counters, &r->until) - 1;
+    int taken = left || !PyErr_Occurred() ? 0 : -1;
+    if (left > 0) {
+        PyObject *table = NULL;
+        Py_INCREF(lone);
+        if (size <= r->longest && (table = lone->by_line) && PyDict_Check(table)) {
+            Py_INCREF(table);
+            taken = take_line(lone, table, data, (PyObject *)known.node);
+            Py_DECREF(table);
+        }
+        if (!taken && size > 4 && !memcmp(PyBytes_AS_STRING(data), "set ", 4) && (table = lone->nodes) && PyDict_Check(table)) {
+            Py_INCREF(table);
+            taken = take_set(lone, table, data, (long)lone->most, (PyObject *)known.node);
+            Py_DECREF(table);
+        }
+        Py_DECREF(lone);
+    }
+    if (taken > 0) {
+        long long before = get_number(counters, &r->bytes_read);
+        PyObject *out = NULL;
+        if ((before < 0 && PyErr_Occurred()) || put_number(counters, &r->bytes_read, before + size)
+            || put_number(counters, &r->until, left) || note_activity(r, connection)
+            || !(out = get(connection, &r->out))) taken = -1;
+        else if (!PyList_Check(out) || PyList_GET_SIZE(out)) {
+            PyObject *result = PyObject_CallMethodNoArgs(connection, s_flush);
+            if (!result) taken = -1;
+            Py_XDECREF(result);
+        }
+        Py_XDECREF(out);
+    }
+    Py_DECREF(counters);
+    return taken;
+}
+
+static int take_from_node(Reception *b, PyObject *data) {
+    PyObject *link = b->protocol, *node = NULL, *pending = NULL, *first = NULL;
+    int is = is_same(link, &known.usual, Py_True), done = -1, quiet = 1;
+    char begins = PyBytes_AS_STRING(data)[0];  /* at least the NUL behind it */
+    if (is < 1 || (begins != 'V' && begins != 'E' && begins != 'S')) return is < 0 ? -1 : 0;
+    if (!(node = get(link, &known.owner))) return -1;
+    if (!Py_IS_TYPE(node, known.node)) { done = 0; goto end; }
+    if (!(pending = get(node, &known.pending))) goto end;
+    Py_ssize_t waiting = PyObject_Size(pending);
+    if (waiting <= 0) { done = waiting < 0 ? -1 : 0; goto end; }
+    if (!(first = PySequence_GetItem(pending, 0))) goto end;
+    PyObject *type = (PyObject *)Py_TYPE(first);
+    Py_DECREF(first);  /* it is compared */
+    if (type == known.one_part || type == known.other_part) { done = 0; goto end; }
+    long long timed = get_number(node, &known.timed), answered = get_number(node, &known.answered);
+    long long last = get_number(node, &known.last_sent);
+    if (timed) timed = get_number(node, &known.last_timed);
+    if (PyErr_Occurred()) goto end;
+    Py_ssize_t taken = hand_out_all(node, data, pending, answered, last, timed, known.one_part, &quiet);
+    if (taken <= 0) { done = taken == -2 ? -1 : 0; goto end; }
+    if (quiet && (is = is_same(node, &known.retired, Py_False)) < 1) {
+        if (is < 0) goto end;
+        quiet = 0;
+    }
+    if (!quiet) {
+        PyObject *result = PyObject_CallMethodNoArgs(node, s_handed_out);
+        Py_XDECREF(result);
+        if (!result) goto end;
+    }
+    done = taken == PyBytes_GET_SIZE(data);
+    if (!done && !(b->rest = piece(data, taken, PyBytes_GET_SIZE(data)))) done = -1;
+end:
+    Py_XDECREF(node);
+    Py_XDECREF(pending);
+    return done;
+}
+
+static PyObject *receive(PyObject *bound, PyObject *const *args, size_t flags, PyObject *names) {
+    Reception *b = (Reception *)bound;
+    if (PyVectorcall_NARGS(flags) != 1 || names) return PyErr_Format(PyExc_TypeError, "data_received takes one argument");
+    int done = known.node && PyBytes_CheckExact(args[0]) ? b->receiver->take(b, args[0]) : 0;
+    if (done > 0) Py_RETURN_NONE;
+    if (done < 0) return NULL;
+    PyObject *rest = b->rest;
+    b->rest = NULL;
+    PyObject *with[] = {b->protocol, rest ? rest : args[0]};
+    PyObject *result = PyObject_Vectorcall(b->receiver->otherwise, with, 2, NULL);
+    Py_XDECREF(rest);
+    return result;
+}
+
+static int reception_traverse(Reception *b, visitproc visit, void *arg) {
+    Py_VISIT(b->receiver);
+    Py_VISIT(b->protocol);
+    Py_VISIT(b->lone);
+    return 0;
+}
+
+static int reception_clear(Reception *b) {
+    Py_CLEAR(b->lone);  /* without the others it could not be called */
+    return 0;
+}
+
+static void reception_dealloc(Reception *b) {
+    PyObject_GC_UnTrack(b);
+    Py_XDECREF(b->receiver);
+    Py_XDECREF(b->protocol);
+    Py_XDECREF(b->lone);
+    Py_XDECREF(b->rest);
+    Py_TYPE(b)->tp_free(b);
+}
+
+static PyTypeObject Reception_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "memlite.proxy._native.Reception",
+    .tp_basicsize = sizeof(Reception),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_doc = "Takes what arrives at a connection.",
+    .tp_vectorcall_offset = offsetof(Reception, call),
+    .tp_call = PyVectorcall_Call,
+    .tp_traverse = (traverseproc)reception_traverse,
+    .tp_clear = (inquiry)reception_clear,
+    .tp_dealloc = (destructor)reception_dealloc,
+};
+
+static PyObject *receiver_get(Receiver *r, PyObject *protocol, PyObject *type) {
+    if (!protocol) return Py_NewRef((PyObject *)r);
+    if (!r->otherwise || !PyObject_TypeCheck(protocol, r->type))
+        return PyErr_Format(PyExc_TypeError, "not such a connection: %R", protocol);
+    Reception *bound = PyObject_GC_New(Reception, &Reception_type);
+    if (!bound) return NULL;
+    bound->call = receive;
+    bound->receiver = (Receiver *)Py_NewRef((PyObject *)r);
+    bound->protocol = Py_NewRef(protocol);
+    bound->lone = NULL;
+    bound->rest = NULL;
+    PyObject_GC_Track(bound);
+    return (PyObject *)bound;
+}
+
+static int receiver_init(Receiver *r, PyObject *args, PyObject *kwargs) {
+    PyObject *type, *executor = NULL, *counters = NULL, *clock = NULL;
+    if (r->type || kwargs || !PyArg_ParseTuple(args, "O!|O!O!O!n", &PyType_Type, &type, &PyType_Type, &executor, &PyType_Type,
+                                               &counters, &PyType_Type, &clock, &r->longest)) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a receiver is made once, without keywords");
+        return -1;
+    }
+    r->type = (PyTypeObject *)Py_NewRef(type);
+    r->take = executor ? take_from_client : take_from_node;
+    if (executor) {
+        if (!clock) return PyErr_Format(PyExc_TypeError, "for clients four types are needed"), -1;
+        r->usual = (PyTypeObject *)Py_NewRef(executor);
+        if (!(r->usual_take = PyObject_GetAttr(executor, s_take_input))) return -1;
+        struct { Field *field; PyObject *type; const char *name; } fields[] = {
+            {&r->executor, type, "executor"}, {&r->ready_limit, type, "_ready_limit"}, {&r->counters, type, "_counters"},
+            {&r->until, counters, "until_slow_sample"}, {&r->bytes_read, counters, "bytes_read"}, {&r->clock, type, "_clock"},
+            {&r->second, clock, "second"}, {&r->last_command, type, "last_command"}, {&r->out, type, "out"}};
+        for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+            if (find_field(fields[i].field, fields[i].type, fields[i].name)) return -1;
+    }
+    return (r->otherwise = PyObject_GetAttrString(type, "data_received")) ? 0 : -1;
+}
+
+static int receiver_traverse(Receiver *r, visitproc visit, void *arg) {
+    Py_VISIT(r->type);
+    Py_VISIT(r->usual);
+    Py_VISIT(r->usual_take);
+    Py_VISIT(r->otherwise);
+    return 0;
+}
+
+static int receiver_clear(Receiver *r) {
+    Py_CLEAR(r->type);
+    Py_CLEAR(r->usual);
+    Py_CLEAR(r->usual_take);
+    Py_CLEAR(r->otherwise);
+    return 0;
+}
+
+static void receiver_dealloc(Receiver *r) {
+    PyObject_GC_UnTrack(r);
+    receiver_clear(r);
+    Field *fields[] = {&r->executor, &r->ready_limit, &r->counters, &r->until, &r->bytes_read, &r->clock, &r->second,
+                       &r->last_command, &r->out};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) Py_XDECREF(fields[i]->name);
+    Py_TYPE(r)->tp_free(r);
+}
+
+static PyTypeObject Receiver_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "memlite.proxy._native.Receiver",
+    .tp_basicsize = sizeof(Receiver),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "The method data_received of connections.",
+    .tp_new = PyType_GenericNew,
+    .tp_init = (initproc)receiver_init,
+    .tp_descr_get = (descrgetfunc)receiver_get,
+    .tp_traverse = (traverseproc)receiver_traverse,
+    .tp_clear = (inquiry)receiver_clear,
+    .tp_dealloc = (destructor)receiver_dealloc,
+};
+
+static PyObject *know(PyObject *self, PyObject *args) {
+    PyObject *node, *link, *deque, *one, *other, *monotonic, *monotonic_ns, *timing, *lease;
+    long long many;
+    double between, between_its;
+    if (!PyArg_ParseTuple(args, "O!O!O!OOO!O!OOLdd", &PyType_Type, &node, &PyType_Type, &link, &PyType_Type, &deque, &one,
+                          &other, &PyType_Type, &timing, &PyType_Type, &lease, &monotonic, &monotonic_ns, &many, &between, &between_its)) return NULL;
+    struct { Field *field; PyObject *type; const char *name; } fields[] = {
+        {&known.limited, node, "_limited"}, {&known.queue, node, "_queue"}, {&known.pending, node, "_pending"},
+        {&known.answered, node, "_answered"}, {&known.last_sent, node, "_last_sent"}, {&known.timed, node, "_timed"},
+        {&known.last_timed, node, "_last_timed"}, {&known.until, node, "_until"}, {&known.lease, node, "_lease"},
+        {&known.lease_until, lease, "until"}, {&known.scheduler, node, "_scheduler"}, {&known.flusher, node, "_flusher"},
+        {&known.flush_due, node, "_flush_due"}, {&known.timer, node, "_timer"}, {&known.of_node, node, "_link"},
+        {&known.in_batches, node, "_in_batches"}, {&known.queued, node, "_queued"}, {&known.timing, node, "_timing"},
+        {&known.due, timing, "due"}, {&known.next_timed, node, "_next_timed"}, {&known.retired, node, "_retired"},
+        {&known.usual, link, "_usual"}, {&known.owner, link, "_owner"}, {&known.paused, link, "paused"},
+        {&known.write, link, "write"}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (find_field(fields[i].field, fields[i].type, fields[i].name)) return NULL;
+    PyObject *append = PyObject_GetAttr(deque, s_append), *popleft = append ? PyObject_GetAttr(deque, s_popleft) : NULL;
+    if (!popleft) {
+        Py_XDECREF(append);
         return NULL;
     }
-    return taken == -2 ? NULL : PyLong_FromSsize_t(taken);
+    Py_XSETREF(known.append, append);
+    Py_XSETREF(known.popleft, popleft);
+    Py_XSETREF(known.node, (PyTypeObject *)Py_NewRef(node));
+    Py_XSETREF(known.link, (PyTypeObject *)Py_NewRef(link));
+    Py_XSETREF(known.one_part, Py_NewRef(one));
+    Py_XSETREF(known.other_part, Py_NewRef(other));
+    Py_XSETREF(known.monotonic, Py_NewRef(monotonic));
+    Py_XSETREF(known.monotonic_ns, Py_NewRef(monotonic_ns));
+    known.many_pending = many;
+    known.between_times = between;
+    known.between_its_times = between_its;
+    Py_RETURN_NONE;
 }
 
 static PyMethodDef methods[] = {
     {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, "The pieces of parts in order."},
     {"split", (PyCFunction)(void (*)(void))split, METH_FASTCALL, "Requests by their nodes."},
     {"split_keys", (PyCFunction)(void (*)(void))split_keys, METH_FASTCALL, "Keys by their nodes."},
+    {"know", (PyCFunction)know, METH_VARARGS, "Find the attributes of nodes and of their connections."},
     {"hand_out", (PyCFunction)(void (*)(void))hand_out, METH_FASTCALL, "Gives requests their replies."},
     {"split_gets", (PyCFunction)split_gets, METH_O, "The replies to gets, and where they end."},
     {"items", (PyCFunction)(void (*)(void))items, METH_FASTCALL, "The items of a reply, and where they end."},
@@ -890,22 +1577,31 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "Framing i
 static int intern_names(void) {
     struct { PyObject **to; const char *name; } all[] = {
         {&s_answer, "answer"}, {&s_append, "append"}, {&s_bytes_written, "bytes_written"}, {&s_fail, "fail"},
-        {&s_limited, "_limited"}, {&s_note_time, "_note_time"}, {&s_answered, "_answered"}, {&s_pending, "_pending"},
-        {&s_popleft, "popleft"}, {&s_queue, "_queue"}, {&s_send, "send"}, {&s_take_some, "_take_some"}, {&s_wrote, "wrote"},
+        {&s_note_time, "_note_time"}, {&s_popleft, "popleft"}, {&s_send, "send"}, {&s_take_some, "_take_some"},
+        {&s_wrote, "wrote"}, {&s_write, "write"}, {&s_unsent, "get_write_buffer_size"}, {&s_together, "_together"},
+        {&s_call_together, "call_together"}, {&s_flush, "_flush"}, {&s_handed_out, "_handed_out"}, {&s_lone, "lone"},
+        {&s_take_input, "take"},
         {&s_appendleft, "appendleft"}, {&s_count_failures, "count_failures"}, 
         {&s_part_done, "part_done"}, {&s_progressed, "progressed"}, {&s_take, "take_reply"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!*all[i].to && !(*all[i].to = PyUnicode_InternFromString(all[i].name))) return -1;
-    return PyType_Ready(&Lone_type) || PyType_Ready(&Part_type) ? -1 : 0;
+    any_answered = (Field){PyUnicode_InternFromString("_answered"), -1};
+    PyTypeObject *types[] = {&Lone_type, &Part_type, &Writer_type, &Flusher_type, &Reception_type, &Receiver_type};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) if (PyType_Ready(types[i])) return -1;
+    return any_answered.name ? 0 : -1;
 }
 
 PyMODINIT_FUNC PyInit__native(void) {
     PyObject *m = intern_names() ? NULL : PyModule_Create(&module);
-    PyObject *names = m ? Py_BuildValue("[sssssssssss]", "VERSION", "Lone", "Part", "gather", "hand_out", "interleave",
-                                        "items", "join", "split", "split_gets", "split_keys") : NULL;
+    PyObject *names = m ? Py_BuildValue("[sssssssssssssss]", "VERSION", "Flusher", "Lone", "Part", "Receiver", "Writer",
+                                        "gather", "hand_out", "interleave", "items", "join", "know", "split", "split_gets",
+                                        "split_keys") : NULL;
     if (!names || PyModule_AddObjectRef(m, "__all__", names) || PyModule_AddIntMacro(m, VERSION)
         || PyModule_AddObjectRef(m, "Lone", (PyObject *)&Lone_type)
+        || PyModule_AddObjectRef(m, "Flusher", (PyObject *)&Flusher_type)
+        || PyModule_AddObjectRef(m, "Receiver", (PyObject *)&Receiver_type)
+        || PyModule_AddObjectRef(m, "Writer", (PyObject *)&Writer_type)
         || PyModule_AddObjectRef(m, "Part", (PyObject *)&Part_type)) Py_CLEAR(m);
     Py_XDECREF(names);
     return m;

@@ -1,20 +1,25 @@
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, overload
 
 __all__ = [
     "VERSION",
+    "Flusher",
     "Lone",
     "Part",
+    "Receiver",
+    "Writer",
     "gather",
     "hand_out",
     "interleave",
     "items",
     "join",
+    "know",
     "split",
     "split_gets",
     "split_keys",
 ]
 
-VERSION: Final = 2
+VERSION: Final = 3
 
 _Owner = TypeVar("_Owner")
 
@@ -39,6 +44,10 @@ class Lone:
     executor: Any
     write: Any
     counters: Any
+    by_line: Any
+    nodes: Any
+    others: Any
+    most: int
     alone: bool
     reads: bool
     def __init__(self, executor: Any, /) -> None: ...
@@ -75,3 +84,42 @@ class Part:
     def answer(self, reply: bytes, /) -> None: ...
     def fail(self, error: bytes, /) -> None: ...
     def pieces(self) -> list[bytes]: ...
+
+class Writer:
+    def __init__(self, transport: Any, number: int, /) -> None: ...
+    def __call__(self, data: bytes, /) -> None: ...
+
+class Flusher:
+    def __init__(self, node: Any, /) -> None: ...
+    def __call__(self) -> None: ...
+
+class Receiver:
+    @overload
+    def __init__(self, link: type, /) -> None: ...
+    @overload
+    def __init__(
+        self,
+        connection: type,
+        executor: type,
+        counters: type,
+        clock: type,
+        longest_get: int,
+        /,
+    ) -> None: ...
+    def __get__(self, protocol: Any, kind: type | None = None, /) -> Any: ...
+
+def know(
+    node: type,
+    link: type,
+    deque: type,
+    batch_part: type,
+    keys_part: type,
+    timing: type,
+    lease: type,
+    monotonic: Callable[[], float],
+    monotonic_ns: Callable[[], int],
+    many_pending: int,
+    between_times: float,
+    between_its_times: float,
+    /,
+) -> None: ...

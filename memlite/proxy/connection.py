@@ -1,8 +1,10 @@
 """A client connection of a proxy: requests of the usual kinds pass without the parser."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
+from memlite.proxy.lone import writer_of
 from memlite.proxy.ordering import OrderedReplies
 from memlite.proxy.unread import UnreadReplies
 from memlite.server.connections.connection import Connection, ConnectionServices
@@ -19,7 +21,9 @@ class ProxyConnection(Connection):
         unread_replies: bounds what all connections hold for clients that do not read.
     """
 
-    __slots__ = ("_unread_replies",)
+    __slots__ = ("_unread_replies", "_write")
+
+    _write: Callable[[bytes], object]
 
     def __init__(self, services: ConnectionServices, unread_replies: UnreadReplies) -> None:
         super().__init__(services)
@@ -59,6 +63,7 @@ class ProxyConnection(Connection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Register the connection, or reject it if there are too many."""
         Connection.connection_made(self, transport)
+        self._write = writer_of(self._transport)
         self._set_fast_writes()
 
     def speak(self, dialect: Dialect) -> None:
@@ -80,8 +85,8 @@ class ProxyConnection(Connection):
         """Have replies written without this object while nothing else is to be done with them."""
         executor: Any = getattr(self, "executor", None)
         if isinstance(executor, OrderedReplies) and executor.writes_lone:
-            fast = self._ready_limit >= 0 and hasattr(self, "_transport")
-            executor.lone.write = self._transport.write if fast else None
+            fast = self._ready_limit >= 0 and hasattr(self, "_write")
+            executor.lone.write = self._write if fast else None
             executor.lone.counters = self._counters
 
     def eof_received(self) -> bool:

@@ -95,6 +95,8 @@ class ProxyExecutor(OrderedReplies):
         super().__init__(cluster, client, out)
         self._by_line: Mapping[bytes, Target] = cluster.by_line
         self._recognizer = recognizer
+        if recognizer is not None:
+            recognizer.know(self.lone)
         self._admin = admin
         self.ended = False
 
@@ -287,6 +289,7 @@ class ProxyExecutor(OrderedReplies):
         self.ended = True
         # No further input is taken, not even without the parser.
         self._by_line, self._recognizer = _NOTHING, None
+        self.lone.by_line = self.lone.nodes = None
         request = Request(self)
         request.closes = True
         request.reply = b""

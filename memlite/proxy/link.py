@@ -4,9 +4,12 @@ import asyncio
 import contextlib
 import socket
 import struct
+from collections.abc import Callable
 from typing import Protocol, cast
 
 from memlite.client import ReplyError, ReplyScanner
+from memlite.core.build import mypyc_attr
+from memlite.proxy.lone import writer_of
 
 __all__ = ["Link", "LinkOwner", "NodeLostError"]
 
@@ -40,6 +43,7 @@ class LinkOwner(Protocol):
         """Continue to send."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Link(asyncio.Protocol):
     """One connection to a node.
 
@@ -49,10 +53,17 @@ class Link(asyncio.Protocol):
     Attributes:
         transport: sends.
         paused: whether the transport has enough to send.
+        write: sends, by way of the transport or past it.
         ended: done when the connection is closed, or another owner has it.
     """
 
+    __slots__ = (
+        "_asking", "_closed", "_owner", "_scanner", "_split", "_usual", "ended", "paused",
+        "transport", "write",
+    )  # fmt: skip
+
     transport: asyncio.Transport
+    write: Callable[[bytes], object]
 
     def __init__(self, owner: LinkOwner) -> None:
         self._owner = owner
@@ -126,6 +137,7 @@ class Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note the transport."""
         self.transport = cast("asyncio.Transport", transport)
+        self.write = writer_of(self.transport)
         if self._closed:
             transport.close()
 
@@ -175,6 +187,7 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Note that the connection is closed."""
+        self.write = self.transport.write
         self._fail(str(exc or "the connection was closed"), down=False)
 
     def _fail(self, reason: str, *, down: bool) -> None:

@@ -3,11 +3,14 @@
 Whether it was shows only in the time it takes.
 """
 
+import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 from memlite.proxy.framing import NATIVE
+from memlite.server.connections.receiver import descriptor
 
-__all__ = ["HAND_OUT", "Lone", "LoneInPython"]
+__all__ = ["HAND_OUT", "Lone", "LoneInPython", "writer_of"]
 
 
 class LoneInPython:
@@ -24,9 +27,15 @@ class LoneInPython:
         write: writes a reply to the client, if there is nothing else to do with it; None if there
             is. It may be None again after a call, if the client has stopped to read.
         counters: where the bytes that were written so are counted.
+        by_line: the nodes of gets, by their lines; None if none comes alone any more.
+        nodes: the nodes of keys, for sets; likewise.
+        most: bytes of a value that is forwarded so.
+        others: the client's requests that are not alone.
     """
 
-    __slots__ = ("alone", "counters", "executor", "reads", "write")
+    __slots__ = (
+        "alone", "by_line", "counters", "executor", "most", "nodes", "others", "reads", "write",
+    )  # fmt: skip
 
     def __init__(self, executor: Any) -> None:
         self.executor = executor
@@ -34,6 +43,10 @@ class LoneInPython:
         self.reads = True
         self.write: Any = None
         self.counters: Any = None
+        self.by_line: Any = None
+        self.nodes: Any = None
+        self.most = 0
+        self.others: Any = None
 
     def answer(self, reply: bytes) -> None:
         """Take the reply."""
@@ -69,3 +82,17 @@ many were sent, up to which one the time is measured (0 for none), and the type 
 take several replies. It returns how many bytes it took, or -1 if there are more replies than
 requests, of which none has been handed out. None if it was not compiled.
 """
+
+
+def writer_of(transport: asyncio.Transport) -> Callable[[bytes], object]:
+    """Return what writes to a transport, until the connection is lost.
+
+    It sends small data without the transport where that would send it at once. Once the connection
+    is lost, use the transport: the socket's number may be another's.
+    """
+    if NATIVE is not None:
+        number = descriptor(transport)
+        if number is not None and number >= 0:
+            writer: Callable[[bytes], object] = NATIVE.Writer(transport, number)
+            return writer
+    return transport.write

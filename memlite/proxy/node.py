@@ -15,9 +15,10 @@ from memlite.client import FENCE, LoginRefusedError, TextLogin, open_transport
 from memlite.cluster.membership.lease import Lease
 from memlite.cluster.topology import Node as NodeAddress
 from memlite.protocol.replies import END, STORED
+from memlite.proxy.arriving import ArrivingLink
 from memlite.proxy.batch import BatchPart
 from memlite.proxy.framing import NATIVE, split_gets
-from memlite.proxy.link import Link, NodeLostError
+from memlite.proxy.link import NodeLostError
 from memlite.proxy.lone import HAND_OUT
 from memlite.proxy.parts import Part
 from memlite.proxy.requests import KeysPart
@@ -172,11 +173,12 @@ class Node:
     """
 
     __slots__ = (
-        "_access", "_again", "_answered", "_deadline", "_delivered", "_flush_due", "_in_batches",
-        "_interval", "_last_sent", "_last_timed", "_lease", "_limited", "_link", "_looked",
-        "_next_timed", "_pending", "_queue", "_queued", "_refusal", "_retired", "_scheduler",
-        "_surroundings", "_taken", "_task", "_timed", "_timer", "_timing", "_until", "address",
-        "connects", "error", "failed", "ip", "name", "refused", "returning", "service", "timeouts",
+        "_access", "_again", "_answered", "_deadline", "_delivered", "_flush_due", "_flusher",
+        "_in_batches", "_interval", "_last_sent", "_last_timed", "_lease", "_limited", "_link",
+        "_looked", "_next_timed", "_pending", "_queue", "_queued", "_refusal", "_retired",
+        "_scheduler", "_surroundings", "_taken", "_task", "_timed", "_timer", "_timing", "_until",
+        "address", "connects", "error", "failed", "ip", "name", "refused", "returning", "service",
+        "timeouts",
     )  # fmt: skip
 
     def __init__(
@@ -198,7 +200,7 @@ class Node:
         self.returning = returning
         self._refusal = b""
         self._again = asyncio.Event()
-        self._link: Link | None = None
+        self._link: Any = None
         self._task: asyncio.Task[None] | None = None
         # What takes the replies; a part of a batch takes several.
         self._pending: deque[Receiver] = deque()
@@ -208,6 +210,8 @@ class Node:
         self._in_batches = 0  # requests in the queue beyond one for each of its parts
         self._last_sent = 0  # the number of the last request that was written
         self._flush_due = False
+        # What sends the queue; in C, unless more than that is to be done.
+        self._flusher: Any = self._flush if NATIVE is None else NATIVE.Flusher(self)
         # Whether `send` must look closer: the node is down, or there is much to do.
         self._limited = True
         self._lease = access.lease
@@ -297,8 +301,7 @@ class Node:
             return
         queue = self._queue
         if not queue:
-            self._until = self._lease.until
-            self._scheduler.call_together(self._flush)
+            self._flush_next()
         queue.append(request)
         self._pending.append(receiver)
 
@@ -316,12 +319,16 @@ class Node:
         self._queued += len(request)
         self._flush_soon()
 
+    def _flush_next(self) -> None:
+        self._until = self._lease.until
+        self._scheduler.call_together(self._flusher)
+
     def _flush_soon(self) -> None:
         if not self._flush_due:
             self._flush_due = True
             if len(self._queue) == 1:
                 self._until = self._lease.until
-            self._scheduler.call_together(self._flush)
+            self._scheduler.call_together(self._flusher)
 
     @property
     def takes_batches(self) -> bool:
@@ -347,8 +354,7 @@ class Node:
             self._flush_soon()
             return
         if not queue:  # as in `send`
-            self._until = self._lease.until
-            self._scheduler.call_together(self._flush)
+            self._flush_next()
         queue.append(requests)
 
     def _refuse(self, request: bytes, receiver: Receiver) -> None:
@@ -381,7 +387,7 @@ class Node:
             self._timed, self._last_timed = time.monotonic_ns(), last
             self._timing.due = now + _BETWEEN_TIMES
             self._next_timed = now + _BETWEEN_ITS_TIMES
-        link.transport.write(data)
+        link.write(data)
 
     def _limit(self) -> None:
         if not self._limited:
@@ -407,9 +413,7 @@ class Node:
             unsent -= receiver.missing if isinstance(receiver, _PARTS) else 1
         for receiver in reversed(receivers):
             receiver.fail(TOO_LATE)
-        self._delivered()
-        if self._retired and not self._pending:
-            self.stop()
+        self._handed_out()
 
     # Deadlines
 
@@ -443,7 +447,7 @@ class Node:
     async def _stay_connected(self) -> None:
         pause = _FIRST_PAUSE
         while True:
-            link = Link(self)
+            link = ArrivingLink(self)
             try:
                 await self._open(link)
                 await self._prepare(link)
@@ -467,13 +471,13 @@ class Node:
             async with asyncio.timeout(seconds):
                 await self._again.wait()
 
-    async def _open(self, link: Link) -> None:
+    async def _open(self, link: Any) -> None:
         access = self._access
         async with asyncio.timeout(self._deadline):
             await open_transport(lambda: link, self.address, tls=access.tls, login=access.login)
             await link.ask(FENCE, b"VERSION ")
 
-    async def _prepare(self, link: Link) -> None:
+    async def _prepare(self, link: Any) -> None:
         """Make sure that nothing stale is served."""
         returning = self.returning
         await returning.settle(self._deadline)
@@ -484,7 +488,7 @@ class Node:
     def _refuse_no_more(self) -> None:
         self._refusal = b""
 
-    def _serve(self, link: Link) -> None:
+    def _serve(self, link: Any) -> None:
         self.connects += 1
         self._link = link
         self.ip = link.ip()
@@ -573,10 +577,13 @@ class Node:
             self._lose("more replies than requests", down=True)
             return len(data)
         if taken:
-            self._delivered()
-            if self._retired and not self._pending:
-                self.stop()
+            self._handed_out()
         return taken
+
+    def _handed_out(self) -> None:
+        self._delivered()
+        if self._retired and not self._pending:
+            self.stop()
 
     def _take_some(self, part: BatchPart, replies: list[bytes]) -> int:
         """Hand replies to the part of a batch that they begin with; return how many it took."""
@@ -615,9 +622,7 @@ class Node:
                 self._answer_part(part, [reply, *islice(following, part.missing - 1)], bare)
             else:
                 receiver.answer(reply + END if bare else reply)
-        self._delivered()
-        if self._retired and not self._pending:
-            self.stop()
+        self._handed_out()
 
     def _answer_part(self, part: Any, replies: list[bytes], bare: bool) -> None:
         for reply in replies:
@@ -639,9 +644,7 @@ class Node:
         if position:
             if self._timed and self._answered >= self._last_timed:
                 self._note_time()
-            self._delivered()
-            if self._retired and not pending:
-                self.stop()
+            self._handed_out()
         return position
 
     def _note_time(self) -> None:
@@ -666,3 +669,10 @@ def _reason(error: Exception) -> str:
 def _error_line(name: str, reason: str) -> bytes:
     text = f"SERVER_ERROR node {name}: {reason}"
     return text.encode("ascii", "backslashreplace").translate(None, b"\r\n") + b"\r\n"
+
+
+if NATIVE is not None:
+    NATIVE.know(
+        Node, ArrivingLink, deque, BatchPart, KeysPart, Timing, Lease, _monotonic,
+        time.monotonic_ns, _MANY_PENDING, _BETWEEN_TIMES, _BETWEEN_ITS_TIMES,
+    )  # fmt: skip

@@ -79,6 +79,7 @@ class OrderedReplies:
         self._observer: CommandObserver | None = None  # of the command being submitted
         self._due = False
         self.lone = Lone(self)
+        self.lone.others = self._queue
         self.writes_lone = True
         self._first: Request | None = None  # stands for that one, if others have come after it
         self._sends_progress = False

@@ -16,10 +16,10 @@ from memlite.core.logs import report_repeated
 from memlite.protocol import Limits, TextParser
 from memlite.proxy.admin import ProxyAdmin
 from memlite.proxy.cluster import Cluster
-from memlite.proxy.connection import ProxyConnection
 from memlite.proxy.execution import ForwardingExecution
 from memlite.proxy.held import HeldReplies
 from memlite.proxy.node import Access
+from memlite.proxy.receiving import ReceivingConnection
 from memlite.proxy.topology_file import TopologyFile
 from memlite.proxy.unread import UNREAD_LIMIT, UnreadReplies
 from memlite.proxy.watching import ProxyWatchers
@@ -351,7 +351,7 @@ class Proxy:
 
     def connect(self) -> Connection:
         """Return the protocol for a new connection."""
-        return ProxyConnection(self._services, self._unread_replies)
+        return ReceivingConnection(self._services, self._unread_replies)
 
     def _readers(self) -> list[tuple[str, Callable[[], None]]]:
         """Return what SIGHUP reloads."""

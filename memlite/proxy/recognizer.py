@@ -69,6 +69,11 @@ class Recognizer:
         """Forward a set of a small value that comes alone, if `lone` can; it has a node."""
         return bool(lone.take_set(self._cluster.known_nodes, data, self._safe_size, Node))
 
+    def know(self, lone: Any) -> None:
+        """Tell `lone` the nodes of requests that come alone."""
+        lone.by_line, lone.nodes = self._cluster.by_line, self._cluster.known_nodes
+        lone.most = self._safe_size
+
     def split(self, data: bytes, most: int) -> Any:
         """Return what `SPLIT` does for input of a client."""
         cluster = self._cluster

@@ -9,7 +9,7 @@ from memlite.core.clock import Clock
 from memlite.server.connections.connection import Connection
 from memlite.server.execution.runner import Runner
 
-__all__ = ["NATIVE", "connection_type"]
+__all__ = ["NATIVE", "connection_type", "descriptor"]
 
 _VERSION: Final = 1
 """`_native.c` has the same."""
@@ -18,7 +18,7 @@ NATIVE: Final[Any] = extension("memlite.server.connections._native", _VERSION)
 """The module in C; None if it is not used."""
 
 
-def _descriptor(transport: asyncio.Transport) -> int | None:
+def descriptor(transport: asyncio.Transport) -> int | None:
     """Return the file descriptor of a transport that sends what it is given as it is.
 
     That is one of uvloop without TLS, which sends at once what it can, as the receiver does.
@@ -45,5 +45,5 @@ def connection_type(runner: Runner | None, kind: type[Connection] = Connection) 
     """
     if NATIVE is None or runner is None:
         return kind
-    receiver = NATIVE.Receiver(kind, Clock, _descriptor)
+    receiver = NATIVE.Receiver(kind, Clock, descriptor)
     return type(f"Receiving{kind.__name__}", (kind,), {"__slots__": (), "data_received": receiver})

@@ -11,5 +11,6 @@ from tests.support.sanitized import needs_sanitizers, run_sanitized
 @pytest.mark.timeout(600)
 @needs_sanitizers
 def test_framing_in_c_under_sanitizers(tmp_path: Path) -> None:
-    tests = ("tests/unit/proxy/test_framing.py", "tests/unit/proxy/test_parts.py")
+    names = ("test_framing.py", "test_parts.py", "test_receiving.py", "test_node.py")
+    tests = [f"tests/unit/proxy/{name}" for name in names]
     run_sanitized(tmp_path, "memlite.proxy._native", *tests)

@@ -12,10 +12,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
 
+from memlite.core.clock import Clock
 from memlite.protocol import Limits
+from memlite.protocol.limits import LONGEST_GET
+from memlite.proxy.arriving import ArrivingLink
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.executor import ProxyExecutor
-from memlite.proxy.link import Link
+from memlite.proxy.framing import NATIVE
 from memlite.proxy.node import Node
 from memlite.proxy.recognizer import Recognizer
 from memlite.telemetry.counters import Counters
@@ -121,13 +124,29 @@ class Client:
     def __init__(self, cluster: Cluster, recognizer: Recognizer, counters: Counters) -> None:
         self.out: list[Any] = []
         self.got = b""
-        self.counters = counters
+        self.counters = self._counters = counters
         self.unread = 0
+        self._ready_limit = 0
+        self._clock = Clock(lambda: 5.0, lambda: 1000.0)
+        self.last_command = 0
         self.executor = ProxyExecutor(
             cluster, cast("Any", None), cast("Any", self), self.out, recognizer
         )
 
+    def data_received(self, data: bytes) -> None:
+        left = self.counters.until_slow_sample - 1
+        if not left or self._ready_limit < 0:  # what the parser does is not shown here
+            self.counters.until_slow_sample = 20
+            return
+        taken = self.executor.take(data)
+        if taken:
+            self.counters.bytes_read += taken
+            self.counters.until_slow_sample = left
+            self.last_command = self._clock.second
+            self._flush()
+
     def fast(self, on: bool) -> None:
+        self._ready_limit = 0 if on else -1
         self.executor.lone.write = self.write if on else None
         self.executor.lone.counters = self.counters
 
@@ -138,7 +157,7 @@ class Client:
 
     def reply(self, data: bytes) -> None:
         self.counters.bytes_written += len(data)
-        self.got += data
+        self.write(data)
 
     def count_unread(self) -> None:
         self.unread += 1
@@ -149,7 +168,14 @@ class Client:
         self.got += data
         self.out.clear()
 
-    close = settle
+    _flush = close = settle
+
+
+class ReceivingClient(Client):
+    """Takes the same in C as the above in Python."""
+
+    if NATIVE is not None:
+        data_received = NATIVE.Receiver(Client, ProxyExecutor, Counters, Clock, LONGEST_GET)
 
 
 def requests_of(rng: random.Random) -> bytes:
@@ -174,8 +200,8 @@ def _one(rng: random.Random, *, sets: float) -> bytes:
     return line % (key, len(value)) + value + b"\r\n"
 
 
-def serve(node: Node, rng: random.Random) -> tuple[Link, NodeTransport]:
-    link, transport = Link(node), NodeTransport(rng)
+def serve(node: Node, rng: random.Random) -> tuple[ArrivingLink, NodeTransport]:
+    link, transport = ArrivingLink(node), NodeTransport(rng)
     link.connection_made(cast("Any", transport))
     node._serve(link)
     return link, transport
@@ -187,7 +213,7 @@ def transcript(seed: int) -> str:
     cluster = cluster_of(3, cast("Any", loop))
     recognizer = Recognizer(cluster, Limits())
     links = [serve(node, rng) for node in cluster.nodes]
-    clients = [Client(cluster, recognizer, counters) for _ in range(3)]
+    clients = [ReceivingClient(cluster, recognizer, counters) for _ in range(3)]
     for client in clients[:2]:
         client.fast(True)
     for key in KEYS:
@@ -199,8 +225,9 @@ def transcript(seed: int) -> str:
         number = rng.randrange(3)
         if step < 0.45:
             client, data = clients[number], requests_of(rng)
-            note = client.executor.take(data)
-            seen.update(b"%d" % note)
+            client.data_received(data)
+            numbers = counters.bytes_read, counters.until_slow_sample, client.last_command
+            seen.update(b"%d %d %d" % numbers)
             client.settle()
         elif step < 0.6:
             loop.turn()
@@ -228,7 +255,7 @@ def transcript(seed: int) -> str:
         else:
             clients[number].executor.detach()
             seen.update(clients[number].got)
-            clients[number] = Client(cluster, recognizer, counters)
+            clients[number] = ReceivingClient(cluster, recognizer, counters)
         seen.update(
             repr((
                 [client.got for client in clients],

@@ -312,7 +312,7 @@ async def descriptors(family):
     with theirs:
         transport, protocol = await connect(Made, sock=ours)
         fd = transport.get_extra_info("socket").fileno()
-        known = receiver._descriptor(transport)
+        known = receiver.descriptor(transport)
         transport.close()
         await protocol.lost
     return fd, known

@@ -1,0 +1,26 @@
+"""Client connections whose input is taken in C, where a compiler made the module."""
+
+from memlite.core.clock import Clock
+from memlite.protocol.limits import LONGEST_GET
+from memlite.proxy.connection import ProxyConnection
+from memlite.proxy.executor import ProxyExecutor
+from memlite.proxy.framing import NATIVE
+from memlite.telemetry.counters import Counters
+
+__all__ = ["ReceivingConnection"]
+
+
+class ReceivingConnection(ProxyConnection):
+    """Forwards known gets and small sets that come alone without the interpreter.
+
+    Args:
+        services: the parts of the server it uses.
+        unread_replies: bounds what all connections hold for clients that do not read.
+    """
+
+    __slots__ = ()
+
+    if NATIVE is not None:
+        data_received = NATIVE.Receiver(
+            ProxyConnection, ProxyExecutor, Counters, Clock, LONGEST_GET
+        )
