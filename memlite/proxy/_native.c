@@ -694,6 +694,36 @@ static int take_set(Lone *self, PyObject *nodes, PyObject *data, long most, PyOb
     return (PyObject *)Py_TYPE(node) == kind ? forward(self, node, data, 0) : 0;
 }
 
+/* The key of a change that is one line, is complete, and has one reply: where it ends is `key_end`. NULL for anything else. */
+static const char *changed_key(const char *at, const char *end, const char **key_end) {
+    static const struct { const char *name; int size, number; } kinds[] = {
+        {"delete ", 7, 0}, {"incr ", 5, 1}, {"decr ", 5, 1}, {"touch ", 6, 1}};
+    if (end - at < 9 || end[-2] != '\r' || end[-1] != '\n') return NULL;
+    end -= 2;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (*at != *kinds[i].name || end - at <= kinds[i].size || memcmp(at, kinds[i].name, kinds[i].size)) continue;
+        const char *key = at + kinds[i].size, *space = memchr(key, ' ', end - key);
+        /* A known key may have a line feed, which ends a line for nodes. */
+        if (!space != !kinds[i].number || memchr(key, '\n', end - key)) return NULL;
+        if (space && small_number(space + 1, end) < 0) return NULL;
+        *key_end = space ? space : end;
+        Py_ssize_t size = *key_end - key;
+        if ((size == 7 && !memcmp(key, "noreply", 7)) || (size == 25 && !memcmp(key, "AmazonElastiCache:cluster", 25))) return NULL;
+        return key;
+    }
+    return NULL;
+}
+
+static int take_change(Lone *self, PyObject *nodes, PyObject *data, PyObject *kind) {
+    const char *start = PyBytes_AS_STRING(data), *word = NULL, *found = changed_key(start, start + PyBytes_GET_SIZE(data), &word);
+    if (self->alone || !found) return 0;
+    PyObject *key = PyBytes_FromStringAndSize(found, word - found);
+    PyObject *node = key ? PyDict_GetItemWithError(nodes, key) : NULL;
+    Py_XDECREF(key);
+    if (!node) return PyErr_Occurred() ? -1 : 0;
+    return (PyObject *)Py_TYPE(node) == kind ? forward(self, node, data, 0) : 0;
+}
+
 static PyObject *lone_take_set(Lone *self, PyObject *const *args, Py_ssize_t count) {
     long most = count == 4 ? PyLong_AsLong(args[2]) : -1;
     if (most < 0 || !PyDict_Check(args[0]) || !PyBytes_CheckExact(args[1]))
@@ -736,8 +766,35 @@ static PyTypeObject Lone_type = {
     .tp_members = lone_members,
 };
 
+#define LONGEST_LINE 256  /* of a usual reply, longer ones are left to the scanner */
+
+/* Where a reply that is one line ends, or a value of the meta protocol: what a change or a meta get is answered with. NULL
+ * for anything else, and for what the scanner has to look at. */
+static const char *change_end(const char *at, const char *end) {
+    const char *line;
+    switch (*at) {
+    case 'D': case 'N': case 'T': case 'H': case 'O': break;
+    case 'E':
+        if (end - at < 4 || (at[1] != 'X' && memcmp(at, "EN\r\n", 4))) return NULL;
+        break;
+    case 'V':
+        if (end - at < 3 || at[1] != 'A' || at[2] != ' ') return NULL;
+        break;
+    default:
+        if (*at < '0' || *at > '9') return NULL;
+    }
+    if (!(line = line_end(at, end - at > LONGEST_LINE ? at + LONGEST_LINE : end))) return NULL;
+    if (*at != 'V') return line + 2;
+    const char *word = memchr(at + 3, ' ', line - at - 3);
+    long long length = number(at + 3, word ? word : line);
+    if (length < 0 || length > end - line - 4) return NULL;
+    at = line + 4 + length;
+    return at[-2] == '\r' && at[-1] == '\n' ? at : NULL;
+}
+
 /* Where a reply of the usual kinds ends, or NULL. */
 static const char *usual_end(const char *at, const char *end) {
+    if (end - at > 2 && memcmp(at, "VAL", 3) && memcmp(at, "END", 3) && *at != 'S') return change_end(at, end);
     if (*at == 'S') return end - at >= 8 && !memcmp(at, "STORED\r\n", 8) ? at + 8 : NULL;
     while (!is_end(at, end)) {  /* of a retrieval of several keys there are several items */
         const char *line = *at == 'V' ? line_end(at, end) : NULL;
@@ -1338,9 +1395,12 @@ static int take_from_client(Reception *b, PyObject *data) {
             taken = take_line(lone, table, data, (PyObject *)known.node);
             Py_DECREF(table);
         }
-        if (!taken && size > 4 && !memcmp(PyBytes_AS_STRING(data), "set ", 4) && (table = lone->nodes) && PyDict_Check(table)) {
+        if (!taken && size > 4 && (table = lone->nodes) && PyDict_Check(table)) {
             Py_INCREF(table);
-            taken = take_set(lone, table, data, (long)lone->most, (PyObject *)known.node);
+            if (!memcmp(PyBytes_AS_STRING(data), "set ", 4))
+                taken = take_set(lone, table, data, (long)lone->most, (PyObject *)known.node);
+            else if (size <= 2 * r->longest && lone->write && lone->write != Py_None)  /* else it is counted by its kind */
+                taken = take_change(lone, table, data, (PyObject *)known.node);
             Py_DECREF(table);
         }
         Py_DECREF(lone);
@@ -1365,8 +1425,7 @@ static int take_from_client(Reception *b, PyObject *data) {
 static int take_from_node(Reception *b, PyObject *data) {
     PyObject *link = b->protocol, *node = NULL, *pending = NULL, *first = NULL;
     int is = is_same(link, &known.usual, Py_True), done = -1, quiet = 1;
-    char begins = PyBytes_AS_STRING(data)[0];  /* at least the NUL behind it */
-    if (is < 1 || (begins != 'V' && begins != 'E' && begins != 'S')) return is < 0 ? -1 : 0;
+    if (is < 1) return is;
     if (!(node = get(link, &known.owner))) return -1;
     if (!Py_IS_TYPE(node, known.node)) { done = 0; goto end; }
     if (!(pending = get(node, &known.pending))) goto end;

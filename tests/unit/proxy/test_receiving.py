@@ -6,15 +6,26 @@ import socket
 import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any, cast
 
 import pytest
 import uvloop
 
+from memlite.core.clock import Clock
+from memlite.protocol import Limits
+from memlite.protocol.discovery import CLUSTER_KEY
+from memlite.protocol.limits import LONGEST_GET
 from memlite.proxy.arriving import ArrivingLink
+from memlite.proxy.cluster import Cluster
+from memlite.proxy.executor import ProxyExecutor
 from memlite.proxy.framing import NATIVE
 from memlite.proxy.link import Link
 from memlite.proxy.lone import writer_of
+from memlite.proxy.recognizer import Recognizer
+from memlite.telemetry.counters import Counters
+from tests.unit.proxy.clusters import cluster_of
+from tests.unit.proxy.transcripts import Loop, NodeTransport
 
 pytestmark = pytest.mark.skipif(NATIVE is None, reason="the module in C is not compiled")
 
@@ -217,3 +228,91 @@ def test_a_flusher_calls_the_method_in_python_of_what_is_no_node() -> None:
     assert node.flushed == 1
     with pytest.raises(TypeError):
         flush(1)
+
+
+class Stub:
+    """As a connection that notes what is left to its method in Python."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.out: list[Any] = []
+        self.executor = ProxyExecutor(
+            cluster, cast("Any", None), cast("Any", self), self.out, Recognizer(cluster, Limits())
+        )
+        self.executor.lone.write = self.out.append
+        self._counters = self.executor.lone.counters = Counters()
+        self._counters.until_slow_sample = 10
+        self._ready_limit = 0
+        self._clock = Clock(lambda: 5.0, lambda: 1000.0)
+        self.last_command = 0
+        self.left: list[bytes] = []
+
+    def data_received(self, data: bytes) -> None:
+        self.left.append(data)
+
+
+class Receiving(Stub):
+    if NATIVE is not None:
+        data_received = NATIVE.Receiver(Stub, ProxyExecutor, Counters, Clock, LONGEST_GET)
+
+
+@pytest.fixture
+async def client() -> Receiving:
+    cluster = cluster_of(1, cast("Any", Loop()))
+    for key in (b"k", b"noreply", CLUSTER_KEY, b"a\nb", b"n" * 250):
+        cluster.node_of_line(b"get %b\r\n" % key, key)
+        cluster.known_nodes[key] = cluster.nodes[0]
+    node = cluster.nodes[0]
+    link = ArrivingLink(node)
+    link.connection_made(cast("Any", NodeTransport(Random(1))))
+    node._serve(link)
+    return Receiving(cluster)
+
+
+USUAL = [
+    b"get k\r\n", b"set k 0 0 1\r\nx\r\n", b"delete k\r\n", b"incr k 1\r\n", b"decr k 9999\r\n",
+    b"touch k 0\r\n", b"delete %b\r\n" % (b"n" * 250), b"incr noreplies 1\r\n",
+]  # fmt: skip
+UNUSUAL = [
+    b"get unknown\r\n", b"delete unknown\r\n", b"delete k 0\r\n", b"delete k noreply\r\n",
+    b"delete noreply\r\n", b"touch noreply 1\r\n", b"delete %b\r\n" % CLUSTER_KEY,
+    b"incr k\r\n", b"incr k \r\n", b"incr k 01\r\n", b"incr k 10000\r\n", b"incr k -1\r\n",
+    b"incr k 1 noreply\r\n", b"touch k 1 noreply\r\n", b"delete k\n", b"delete k", b"delete  k\r\n",
+    b"delete a\nb\r\n", b"incr a\nb 1\r\n", b"delete \r\n", b"Delete k\r\n", b"deletek\r\n",
+    b"delete k\r\ndelete k\r\n", b"incr k 1\r\nincr k 1\r\n", b"set k 0 0 1 noreply\r\nx\r\n", b"",
+    b"get k", b"g", b"delete \0\r\n", b"set noreply\r\n", b"incr k 1\r\r\n", b"delete k\r\r\n",
+    b"incr\r\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", USUAL[:-1])
+async def test_what_is_taken_in_c(client: Receiving, data: bytes) -> None:
+    client.data_received(data)
+    assert client.left == []
+    assert client.executor.lone.alone
+    counters = client._counters
+    assert (counters.bytes_read, counters.until_slow_sample) == (len(data), 9)
+    assert client.last_command == 1000
+    client.data_received(data)  # not alone
+    assert client.left == [data]
+
+
+@pytest.mark.parametrize("data", [*UNUSUAL, USUAL[-1]])
+async def test_what_is_left_to_python(client: Receiving, data: bytes) -> None:
+    client.data_received(data)
+    assert client.left == [data]
+    assert not client.executor.lone.alone
+    assert client._counters.bytes_read == 0
+
+
+async def test_nothing_is_taken_while_something_else_is_to_be_done(client: Receiving) -> None:
+    client._counters.until_slow_sample = 1
+    client.data_received(b"get k\r\n")
+    client._counters.until_slow_sample, client._ready_limit = 10, -1
+    client.data_received(b"get k\r\n")
+    client._ready_limit = 0
+    client.executor.lone.write = None  # another has to write the reply
+    client.data_received(b"delete k\r\n")
+    client.executor.lone.write = client.out.append
+    client.executor.lone.by_line = None  # as after quit
+    client.data_received(b"get k\r\n")
+    assert client.left == [b"get k\r\n"] * 2 + [b"delete k\r\n", b"get k\r\n"]

@@ -29,13 +29,25 @@ KEYS = [b"k%d" % number for number in range(12)]
 WRONG = [
     b"VALUE other 0 1\r\nx\r\nEND\r\n", b"STORED\r\n", b"X\r\n", b"ERROR\r\n", b"END\r\n",
     b"VALUE k1 0 1\r\nx\r\nVALUE k1 0 1\r\ny\r\nEND\r\n", b"SERVER_ERROR out of memory\r\n",
-    b"VALUE k1 0 2\r\n\r\n\r\nEND\r\n", b"V\r\n", b"STORED \r\n", b"END \r\n",
+    b"VALUE k1 0 2\r\n\r\n\r\nEND\r\n", b"V\r\n", b"STORED \r\n", b"END \r\n", b"ENDS\r\n",
+    b"VA 1\r\nx\r\n", b"NOT_STORED\r\n", b"HD\r\n", b"D" * 300 + b"\r\n", b"7 \r\n",
+    b"OK\r\n", b"EXISTS\r\n",
 ]  # fmt: skip
+# Replies to requests that change an item and have no value.
+CHANGED = [b"DELETED\r\n", b"NOT_FOUND\r\n", b"TOUCHED\r\n", b"18446744073709551615\r\n", b"7\r\n"]
+CHANGES = [
+    b"delete %b\r\n",
+    b"incr %b 1\r\n",
+    b"decr %b 20\r\n",
+    b"touch %b 0\r\n",
+    b"incr %b 07\r\n",
+    b"mg %b v\r\n",
+]
 # What no node sends, or nobody has asked for.
 RUBBISH = [
     b"VALUE k1 0 -1\r\nx\r\nEND\r\n", b"VALUE\r\n", b"VALUE k1 0 1\r\nxyzEND\r\n", b"\0" * 3000,
     b"VALUE k1 0 2\r\nEND\r\nEND\r\n", b"VALUE k1 0 0 1 2 3\r\n\r\nEND\r\n",
-    b"VALUE k1 0 3\r\nx", b"V", b"\r\n",
+    b"VALUE k1 0 3\r\nx", b"V", b"\r\n", b"VA 3\r\nabcd\r\n", b"VA x\r\n", b"E", b"7", b"DELETED",
 ]  # fmt: skip
 # Too many replies: of none, as some of them may be handed out before it is noticed.
 SURPLUS = [b"STORED\r\n" * 1000, b"END\r\n" * 1000, b"END\r\n"]
@@ -104,8 +116,10 @@ class NodeTransport:
                 self.replies += b"STORED\r\n"
             elif words[0] in (b"get", b"gets"):
                 self.replies += b"".join(map(self._item, words[1:])) + b"END\r\n"
+            elif words[0] == b"mg":
+                self.replies += self.rng.choice([b"EN\r\n", b"HD\r\n", b"VA 2 f0\r\n\r\n\r\n"])
             else:
-                self.replies += b"DELETED\r\n"
+                self.replies += self.rng.choice(CHANGED)
             self.written = rest
 
     def _item(self, key: bytes) -> bytes:
@@ -193,6 +207,8 @@ def requests_of(rng: random.Random) -> bytes:
 
 def _one(rng: random.Random, *, sets: float) -> bytes:
     key = rng.choice(KEYS)
+    if rng.random() < 0.1:
+        return rng.choice(CHANGES) % key
     if rng.random() >= sets:
         return b"get %b\r\n" % key
     value = rng.choice([b"", b"v", b"\r\n", b"w" * 300])
@@ -218,7 +234,8 @@ def transcript(seed: int) -> str:
         client.fast(True)
     for key in KEYS:
         cluster.node_of_line(b"get %b\r\n" % key, key)
-        cluster.node_of(key)
+        node = cluster.node_of(key)
+        cluster.remember(b"mg %b v\r\n" % key, node)
     seen = hashlib.sha256()
     for _ in range(120):
         step = rng.random()
