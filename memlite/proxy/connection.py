@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from memlite.core.build import mypyc_attr
 from memlite.proxy.lone import writer_of
 from memlite.proxy.ordering import OrderedReplies
 from memlite.proxy.unread import UnreadReplies
@@ -13,6 +14,7 @@ from memlite.server.execution.dialects import Dialect
 __all__ = ["ProxyConnection"]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ProxyConnection(Connection):
     """Gives what arrives to the executor, and to the parser what the executor does not take.
 
