@@ -70,6 +70,7 @@ class SharedItems(ItemTable):
         super().__init__(limit)
         self.mapping = mapping
         self.shared = mapping.table
+        self.find_reply = mapping.table.find  # of which each connection would make its own
         self._store = mapping.table.store
         self.get_by_line: Callable[[bytes], Item | None] = self._find
         # The table counts seconds from another one than items do.

@@ -104,6 +104,7 @@ typedef struct {
     int held;                      /* the region that the caller holds; -1 for none */
     uint64_t epoch;                /* that of the flushes before it was held: later ones come after */
     uint32_t worker, second;
+    uint32_t unlikely;             /* so many times `worn` need not look again: it found none among many */
     double offset;                 /* of the unix time from the monotonic clock */
     /* What this process has evicted: live items, those of them never read, expired ones, likewise. */
     unsigned long long evictions, evicted_unfetched, reclaimed, expired_unfetched, reinserted;
@@ -355,6 +356,7 @@ static Segment *choose(Table *t, uint64_t need, int *clean) {
 /* A segment with hardly any items, to be used again before one that nobody has used for long: of these the youngest,
 which is in the caches and page tables of whoever overwrites the same items again and again. */
 static Segment *worn(Table *t) {
+    if (t->unlikely) { t->unlikely--; return NULL; }
     Segment *found = NULL;
     double time = now(t);
     for (uint32_t i = 0; i < t->header->segments; i++) {
@@ -362,6 +364,7 @@ static Segment *worn(Table *t) {
         if (peek(s->state) != SEALED || (found && peek(s->order) < peek(found->order))) continue;
         if (peek(s->used) - gone(t, s, time) <= t->header->segment_size / HARDLY) found = s;
     }
+    if (!found) t->unlikely = t->header->segments / 256;
     return found;
 }
 /* A segment is about to be freed; its items move into `into` or, if that is NULL, into the main queue. If
@@ -785,10 +788,11 @@ static int publish(Table *t, const Wanted *w, Record *r, uint64_t condition, int
     if (exists) {
         uint32_t bits = (peek(*f.state) & FREQUENCY) + 1 + (uint32_t)kind / USES % 4;
         note(*f.state, t->second << STATE_BITS | (kind & USED ? FETCHED : 0) | (bits < FREQUENCY ? bits : FREQUENCY));
-        count_dead(t, segment_of(t, peek(*f.slot)), record_size(f.record->length, f.record->extra));
+        uint64_t before = record_size(f.record->length, f.record->extra);
+        count_dead(t, segment_of(t, peek(*f.slot)), before);
         store(*f.slot, word);
-        store(f.record->kind, peek(f.record->kind) | DEAD);
-        add(region->bytes, size - record_size(f.record->length, f.record->extra));
+        store(f.record->kind, peek(f.record->kind) | DEAD);  /* the last access: eviction passes over it then */
+        add(region->bytes, size - before);
     } else {
         uint16_t name;
         _Atomic uint16_t *ghost = ghost_of(t, w->hash, w->tag, &name);

@@ -264,7 +264,25 @@ class Mapping:
                 yield []
             else:
                 words = memoryview(slots).cast("Q").tolist()
-                yield [self._key_at((word & PLACE) * 8) for word in words if word > GONE]
+                keys = (self._key_in(at // 8 + i) for i, word in enumerate(words) if word > GONE)
+                yield [key for key in keys if key is not None]
+
+    def _key_in(self, slot: int) -> bytes | None:
+        """Return the key of the item that a slot points to by now; None if there is none.
+
+        Its segment may be used again meanwhile, which its generation tells.
+        """
+        words, layout = self._words, self.layout
+        while (word := words[slot]) > GONE:
+            place = (word & PLACE) * 8
+            segment = (place - layout.segments_at) // layout.segment_size
+            gen = (layout.headers_at + SEGMENT_HEADER * segment) // 8
+            before = words[gen]
+            if words[slot] == word:
+                key = self._key_at(place)
+                if words[gen] == before:
+                    return key
+        return None
 
     def _key_at(self, place: int) -> bytes:
         length, _, _, _, _, _, size, kind = RECORD.unpack_from(self._memory, place)

@@ -141,6 +141,7 @@ class PureTable:
         ]
         self._locks = [_Lock(self, region) for region in range(REGIONS + 1)]
         self._mine = self._filled = -1
+        self._unlikely = 0  # so many times `_worn` need not look again
         self._held = -1
         self._epoch = 0  # that of the flushes before it was held: later ones come after
         self._worker = 0
@@ -489,6 +490,9 @@ class PureTable:
         It is used again before one that nobody has used for long. Of these it is the youngest,
         which is in the caches and page tables of whoever overwrites the same items all the time.
         """
+        if self._unlikely:
+            self._unlikely -= 1
+            return -1
         found, few = -1, self._layout.segment_size // HARDLY
         orders, now = self._wide[_ORDER::_WIDE], time.monotonic() + self.offset
         for segment, state in enumerate(self._narrow[_STATE::_NARROW]):
@@ -496,6 +500,8 @@ class PureTable:
                 continue
             if self._narrow[_NARROW * segment + _USED] - self._gone(segment, now) <= few:
                 found = segment
+        if found < 0:
+            self._unlikely = self._layout.segments // 256  # to look at many takes long
         return found
 
     def _mark_evicted(self, victim: int, into: int) -> None:

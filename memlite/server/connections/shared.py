@@ -51,7 +51,7 @@ class SharedConnection(PassedConnection):
 
     def __init__(self, services: ConnectionServices) -> None:
         super().__init__(services)
-        self._find = cast("SharedItems", self._table).shared.find
+        self._find = cast("SharedItems", self._table).find_reply
 
     def data_received(self, data: bytes) -> None:
         """Serve the input; see `Connection.data_received`, of which this is the fast path."""

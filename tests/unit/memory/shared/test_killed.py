@@ -205,9 +205,12 @@ class Scene:
             number += 1
 
     def is_full(self) -> bool:
+        return self.must_open() and states(self.mapping).count(FREE) < 2
+
+    def must_open(self) -> bool:
+        """Return whether the first worker's next store has to open a segment."""
         own = [used for state, owner, used in segments(self.mapping) if (state, owner) == (OPEN, 0)]
-        left = self.mapping.layout.segment_size - sum(own)
-        return left < LENGTH + 100 and states(self.mapping).count(FREE) < 2
+        return self.mapping.layout.segment_size - sum(own) < LENGTH + 100
 
     def kill_everywhere(self, act: Act) -> int:
         """Kill the first worker wherever it can be killed; return at how many points that was."""
@@ -293,6 +296,20 @@ def compaction(kind: Kind) -> tuple[Scene, Act]:
     return scene, over(scene, b"key-3")
 
 
+def reuse(kind: Kind) -> tuple[Scene, Act]:
+    """A segment in which little is left is used again, though others are free."""
+    scene = Scene(kind)
+    for key in (b"small-1", b"small-2"):
+        scene.put(key, reply(key, 1, 80))
+    number = 0
+    while SEALED not in states(scene.mapping) or not scene.must_open():
+        key = b"key-%d" % (number % 3)
+        scene.put(key, reply(key, number))
+        number += 1
+    assert states(scene.mapping).count(FREE) > 3
+    return scene, over(scene, b"key-1")
+
+
 def eviction(kind: Kind) -> tuple[Scene, Act]:
     scene = Scene(kind, loses=1000)
     scene.fill(1)
@@ -375,7 +392,8 @@ def unparking(kind: Kind) -> tuple[Scene, Act]:
 
 
 SCENES = [
-    cleaning, compaction, storing, overwriting, deletion, touching, appending, parking, unparking,
+    cleaning, compaction, reuse, storing, overwriting, deletion, touching, appending, parking,
+    unparking,
     *(pytest.param(scene, marks=pytest.mark.slow) for scene in (eviction, few_slots)),
 ]  # fmt: skip
 

@@ -452,3 +452,24 @@ def test_memory_is_given_back_before_a_segment_may_be_used_again(kind: str) -> N
     assert before - os.fstat(file).st_blocks * 512 == segment
     assert mapping.resize(SIZE)
     assert os.fstat(file).st_blocks * 512 == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_are_listed_while_segments_are_used_again(kind, monkeypatch):
+    mapping, both = tables(kind)
+    names = {b"key-%d" % number for number in range(20)}
+    for number in range(20):
+        assert both[0].store(line(number), reply(number, b"x" * 900), 0.0, None, 0, b"") > 0
+    read, times = mapping._key_at, 0
+
+    def later(place):
+        nonlocal times
+        times += 1
+        for number in range(60 if times < 10 else 0):  # after the slots have been copied
+            new = reply(number % 20, b"x" * 900)
+            assert both[1].store(line(number % 20), new, 0.0, None, 0, b"") > 0
+        return read(place)
+
+    monkeypatch.setattr(mapping, "_key_at", later)
+    assert {key for batch in mapping.key_batches() for key in batch} == names
+    assert times > 20
