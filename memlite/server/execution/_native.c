@@ -91,7 +91,8 @@ typedef struct {
     double now;
     Ahead ahead[AHEAD];  /* lines of the next commands, made already: from `ahead_next` on */
     int ahead_next, ahead_count;
-    char timed, busy, cas, flush_known, was_flushed, usual_table, late;
+    const char *looked;  /* up to here the next commands have been looked for */
+    char looks, timed, busy, cas, flush_known, was_flushed, usual_table, late;
 } Runner;
 
 typedef struct {  /* an item that has not expired and has no meta flags */
@@ -223,10 +224,14 @@ static int settle(Runner *r) {
         else done = put_new(owner, &r->number[which], PyLong_FromLongLong(before + r->now_is[which] - r->was[which]));
         if (done == DONE) r->changed &= r->changed - 1;
     }
-    if (r->last_unique && done == DONE) done = put_new(r->engine, &r->version, PyLong_FromUnsignedLongLong(r->last_unique));
+    if (r->last_unique && done == DONE) {
+        long long given = r->late ? number_of(get(r->engine, &r->version)) : 0;  /* Python may have gone on meanwhile */
+        if (given == -1 && PyErr_Occurred()) done = ERROR;
+        else if ((u64)given < r->last_unique) done = put_new(r->engine, &r->version, PyLong_FromUnsignedLongLong(r->last_unique));
+        if (done == DONE) r->last_unique = 0;
+    }
     r->known = r->changed;
-    r->late = r->changed != 0;
-    r->last_unique = 0;
+    r->late = r->changed || r->last_unique;
     return done;
 }
 
@@ -1218,7 +1223,7 @@ static int text_get(Runner *r, const char *start, const char *at, const char *en
         while (at < end && (unsigned char)*at > ' ') at++;
         key.size = at - key.at;
         if (at == end || hits + misses == MOST_KEYS) return STOP;
-        if (*at == ' ' && r->ahead_next == r->ahead_count) look_ahead(r, key.at, end, 0, 1);
+        if (*at == ' ' && r->looks && r->ahead_next == r->ahead_count) look_ahead(r, key.at, end, 0, 1);
         int known = look(r, key, &v);
         if (known < DONE) return known;
         if (known == ABSENT) misses++;
@@ -1773,13 +1778,19 @@ static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int bin
     r->busy = 1;
     r->out = args[1];
     r->reply_size = 0;
+#ifndef RECORDS
+    r->looks = (char)has_many(r);
+    r->looked = start;
+#endif
     while (start + r->position < end && r->served < r->at_most) {
         Packet packet;
         if (r->reply_size > MOST_REPLIES / 2 && (done = flush_replies(r)) != DONE) break;
         Py_ssize_t before = r->reply_size;
         done = can_run(r) ? make_room(r, 2048) : STOP;
 #ifndef RECORDS
-        if (r->ahead_next == r->ahead_count && may_be_several(start + r->position, end, binary))
+        /* Not after an error, which would be cleared, nor again where few keys were found. */
+        if (r->looks && done == DONE && r->ahead_next == r->ahead_count && start + r->position >= r->looked
+            && (r->served || may_be_several(start + r->position, end, binary)))
             look_ahead(r, start + r->position, end, binary, 0);
 #endif
         if (binary) {

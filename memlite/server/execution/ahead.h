@@ -5,7 +5,7 @@ the index, the entry there, the item and its value are fetched into the cache, s
 Nothing depends on it: what is found is neither kept nor believed, apart from the lines, which are those that `look`
 would make. A key that is guessed wrongly costs time. */
 
-enum { FEW = 1000 };  /* items that are in the cache anyway */
+enum { FEW = 10000 };  /* items that are in the cache anyway */
 
 /* A dict's keys, as in Python 3.11 to 3.14 with its lock; see `knows_dicts`. */
 typedef struct {
@@ -69,8 +69,9 @@ static const char *word_end(const char *at, const char *end) {
     return at;
 }
 
-/* Finds keys of the next commands of the text protocol, `most` of them. `at` is where one begins, or a key of a get. */
-static int find_keys(Word *keys, const char *at, const char *end, Py_ssize_t most, int in_get) {
+/* Finds keys of the next commands of the text protocol, `most` of them. `at` is where one begins, or a key of a get;
+`looked` is how far it came. */
+static int find_keys(Word *keys, const char *at, const char *end, Py_ssize_t most, int in_get, const char **looked) {
     int count = 0;
     for (; most > 0 && at < end && count < AHEAD; most--) {
         int words = 0;  /* after the key, up to the size of a value */
@@ -102,26 +103,44 @@ static int find_keys(Word *keys, const char *at, const char *end, Py_ssize_t mos
         if (!newline || end - newline - 1 < size) break;
         at = newline + 1 + size;
     }
+    *looked = at;
     return count;
 }
 
-static int find_packet_keys(Word *keys, const char *at, const char *end, Py_ssize_t most) {
+static Py_ssize_t body_of(const unsigned char *head) {
+    return (Py_ssize_t)head[8] << 24 | head[9] << 16 | head[10] << 8 | head[11];
+}
+
+static int find_packet_keys(Word *keys, const char *at, const char *end, Py_ssize_t most, const char **looked) {
     int count = 0;
     for (; most > 0 && count < AHEAD && end - at >= HEADER; most--) {
         const unsigned char *head = (const unsigned char *)at;
-        Py_ssize_t size = head[2] << 8 | head[3], extras = head[4];
-        Py_ssize_t body = (Py_ssize_t)head[8] << 24 | head[9] << 16 | head[10] << 8 | head[11];
+        Py_ssize_t size = head[2] << 8 | head[3], extras = head[4], body = body_of(head);
         at += HEADER;
         if (body > end - at || extras + size > body) break;
         if (size > 0 && size <= LONGEST_KEY) keys[count++] = (Word){at + extras, size};
         at += body;
     }
+    *looked = at;
     return count;
 }
 
-/* Whether there may be more than one command, or key: cheap for the one that usually arrives. */
+/* Whether the table has so many items that looking ahead pays. */
+static int has_many(Runner *r) {
+    if (!dicts_known) return 0;
+    Py_ssize_t several = PyList_GET_SIZE(r->dicts);
+    return PyDict_GET_SIZE(PyList_GET_ITEM(r->dicts, several - 1)) * several >= FEW;
+}
+
+/* Whether there may be more than one command: cheap for the one that usually arrives. */
 static int may_be_several(const char *at, const char *end, int binary) {
-    return binary || memchr(at, '\n', end - at - 1) != NULL;
+    if (binary) return end - at > HEADER && end - at - HEADER > body_of((const unsigned char *)at);
+    const char *newline = memchr(at, '\n', end - at - 1);
+    if (!newline || !(strchr("sarpc", *at) || (*at == 'm' && at[1] == 's'))) return newline != NULL;
+    Py_ssize_t size = 0, unit = 1;  /* of the value, from its last digit on */
+    for (const char *digit = newline - 2; unit < LARGE && digit > at && *digit >= '0' && *digit <= '9'; digit--, unit *= 10)
+        size += unit * (*digit - '0');
+    return end - newline > size + 3;
 }
 
 static PyObject *make_line(Word key) {
@@ -152,11 +171,9 @@ static void look_ahead(Runner *r, const char *at, const char *end, int binary, i
     Word found[AHEAD];
     struct { const Keys *keys; const char *place; const Entry *entry; PyObject *item; } all[AHEAD];
     Py_hash_t hash[AHEAD];
-    if (!dicts_known || !r->dicts) return;
-    Py_ssize_t several = PyList_GET_SIZE(r->dicts);
-    if (PyDict_GET_SIZE(PyList_GET_ITEM(r->dicts, several - 1)) * several < FEW) return;
     Py_ssize_t most = r->at_most - r->served;
-    int count = binary ? find_packet_keys(found, at, end, most) : find_keys(found, at, end, most, in_get);
+    int count = binary ? find_packet_keys(found, at, end, most, &r->looked)
+                       : find_keys(found, at, end, most, in_get, &r->looked);
     if (count < 2) return;
     r->ahead_next = r->ahead_count = 0;
     for (int i = 0; i < count; i++) {

@@ -1,7 +1,9 @@
 """Commands that are carried out in C have the results of those in Python."""
 
+import contextlib
 import random
 import sys
+import time
 from unittest.mock import patch
 
 import pytest
@@ -158,9 +160,12 @@ def test_evicted_items_are_the_same_ones_and_are_counted_and_shown(megabytes, si
     assert bool(watchers[0].gone) is watched
 
 
-@pytest.mark.skipif(
+without_aborts = pytest.mark.skipif(
     running_build() == "compiled", reason="what mypyc compiles aborts when memory runs out"
 )
+
+
+@without_aborts
 def test_memory_that_runs_out_while_something_is_evicted():
     testcapi = pytest.importorskip("_testcapi")
     choice = random.Random(5)
@@ -465,7 +470,11 @@ MORE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("items", [1_200, 23_000], ids=["one dict", "many dicts"])
+MANY = 10_500
+"""Items, for which runs look ahead."""
+
+
+@pytest.mark.parametrize("items", [MANY, 23_000], ids=["one dict", "many dicts"])
 def test_commands_that_are_looked_for_in_advance(items):
     choice = random.Random(items)
     pair = clients()
@@ -488,10 +497,12 @@ def test_commands_that_are_looked_for_in_advance(items):
 def test_packets_that_are_looked_for_in_advance():
     choice = random.Random(3)
     pair = clients(BinaryClient)
-    for _ in range(100):
+    for one in pair:
+        fill(one)
+    for _ in range(8):
         packets = []
-        for _ in range(40):
-            key = b"key%d" % choice.randrange(1_500)
+        for _ in range(400):
+            key = b"key%d" % choice.randrange(2 * MANY)
             packets.append(
                 choice.choice((
                     store(Opcode.SET, key, b"1"), store(Opcode.SETQ, key, b"v" * 200),
@@ -505,10 +516,49 @@ def test_packets_that_are_looked_for_in_advance():
 
 def test_what_is_made_in_advance_is_not_kept():
     client = Client(shortcuts=True)
-    client.send(b"".join(b"set key%d 0 0 1 noreply\r\n1\r\n" % number for number in range(1_500)))
+    fill(client)
     data = b"get a b c\r\nmg key1\r\n" * 9 + b"get a  b\r\n" + b"get d e\r\n" * 9
     client.send(data)
     before = sys.getallocatedblocks()
     for _ in range(50):
         client.send(data)
     assert sys.getallocatedblocks() - before < 100
+
+
+def fill(client):
+    stored = [b"set key%d 0 0 1 noreply\r\n1\r\n" % number for number in range(MANY)]
+    if isinstance(client, BinaryClient):
+        stored = [store(Opcode.SETQ, b"key%d" % number, b"1") for number in range(MANY)]
+    for at in range(0, MANY, 50):
+        client.send(b"".join(stored[at : at + 50]))
+
+
+@pytest.mark.parametrize("kind", [Client, BinaryClient])
+def test_commands_without_keys_are_looked_at_once(kind):
+    client = kind(shortcuts=True, config=Config(max_reqs_per_event=20_000))
+    fill(client)
+    one = b"mn\r\n" if kind is Client else packet(Opcode.NOOP)
+
+    def seconds(commands):
+        began = time.thread_time()
+        client.send(one * commands)
+        return (time.thread_time() - began) / commands
+
+    few, many = [min(seconds(commands) for _ in range(5)) for commands in (1_000, 16_000)]
+    assert many < 8 * few  # it was 16 times as much, when each looked at all that follow
+
+
+@without_aborts
+def test_memory_that_runs_out_before_the_first_command():
+    testcapi = pytest.importorskip("_testcapi")
+    for first in range(1, 12):
+        client = Client(shortcuts=True)
+        fill(client)
+        run = client.connection._services.runner.text
+        data, out = b"get key1\r\nget key2\r\n" * 8, []
+        with contextlib.suppress(MemoryError):
+            try:
+                testcapi.set_nomemory(first, first + 2)
+                run(data, out)
+            finally:
+                testcapi.remove_mem_hooks()
