@@ -1386,7 +1386,7 @@ static int take_from_client(Reception *b, PyObject *data) {
     if (limit < 0) return PyErr_Occurred() ? -1 : 0;
     if (!(counters = get(connection, &r->counters))) return -1;
     long long left = get_number(counters, &r->until) - 1;
-    int taken = left || !PyErr_Occurred() ? 0 : -1;
+    int taken = left == -2 && PyErr_Occurred() ? -1 : 0;
     if (left > 0) {
         PyObject *table = NULL;
         Py_INCREF(lone);

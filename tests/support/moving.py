@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
+import uvloop
+
 from memlite.client import Address
 from memlite.cluster.membership.lease import Lease
 from memlite.cluster.moving.answers import Place, answer_of
@@ -83,7 +85,8 @@ def moving_proxy(topology: Topology, deadline: float = 5) -> Iterator[MovingProx
     ready = threading.Event()
 
     def run() -> None:
-        asyncio.run(proxy.run(ready.set, lambda: None))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(proxy.run(ready.set, lambda: None))
 
     thread = threading.Thread(target=run)
     thread.start()
