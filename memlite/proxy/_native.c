@@ -8,11 +8,8 @@ Each function does what the one of the same name there does, which says more; te
 #include <stddef.h>
 #include <string.h>
 #include <structmember.h>
-#include <sys/socket.h>
-
-#ifndef MSG_NOSIGNAL
-#define MSG_NOSIGNAL 0  /* Python ignores the signal */
-#endif
+#include "../core/sending.h"
+#include "../core/slots.h"
 
 #define VERSION 3  /* of the functions: what was compiled for another is not used */
 #define LENGTH_DIGITS 19
@@ -193,42 +190,10 @@ done:
     return result;
 }
 
-/* Attributes, by where their slots are: compiled classes, and those without slots, have none that are known. */
-
-typedef struct { PyObject *name; Py_ssize_t at; } Field;
-
-static int find_field(Field *field, PyObject *type, const char *name) {
-    field->at = -1;
-    if (!field->name && !(field->name = PyUnicode_InternFromString(name))) return -1;
-    PyObject *slot = PyObject_GetAttr(type, field->name);
-    if (!slot) PyErr_Clear();  /* an attribute of instances alone */
-    else if (Py_TYPE(slot) == &PyMemberDescr_Type && ((PyMemberDescrObject *)slot)->d_member->type == T_OBJECT_EX)
-        field->at = ((PyMemberDescrObject *)slot)->d_member->offset;
-    Py_XDECREF(slot);
-    return 0;
-}
-
-static inline PyObject *get(PyObject *owner, const Field *field) {
-    PyObject *value = field->at < 0 ? NULL : *(PyObject **)((char *)owner + field->at);
-    return value ? Py_NewRef(value) : PyObject_GetAttr(owner, field->name);
-}
-
-/* Steals the reference. */
-static inline int put_new(PyObject *owner, const Field *field, PyObject *value) {
-    if (!value) return -1;
-    if (field->at < 0) {
-        int failed = PyObject_SetAttr(owner, field->name, value);
-        Py_DECREF(value);
-        return failed;
-    }
-    PyObject **slot = (PyObject **)((char *)owner + field->at), *old = *slot;
-    *slot = value;
-    Py_XDECREF(old);
-    return 0;
-}
+/* Attributes */
 
 static inline int put(PyObject *owner, const Field *field, PyObject *value) {
-    return put_new(owner, field, Py_NewRef(value));
+    return set_new(owner, field, Py_NewRef(value));
 }
 
 /* An int; -1 with an error if it is none. */
@@ -240,7 +205,7 @@ static long long get_number(PyObject *owner, const Field *field) {
 }
 
 static int put_number(PyObject *owner, const Field *field, long long value) {
-    return put_new(owner, field, PyLong_FromLongLong(value));
+    return set_new(owner, field, PyLong_FromLongLong(value));
 }
 
 static double get_float(PyObject *owner, const Field *field) {
@@ -264,8 +229,6 @@ static PyObject *piece(PyObject *data, Py_ssize_t from, Py_ssize_t to) {
 
 /* Writes to a transport whose socket it knows: writer_of in lone.py. */
 
-#define MOST_AT_ONCE ((Py_ssize_t)16 * 1024)  /* bytes that are sent without the transport */
-
 typedef struct {
     PyObject_HEAD
     vectorcallfunc call;
@@ -277,15 +240,15 @@ static PyTypeObject Writer_type;
 static PyObject *s_write, *s_unsent;
 static struct { PyTypeObject *type; PyObject *method; } unsent;  /* how that type of transports tells what is yet to be sent */
 
-/* What the transport has yet to send, as it tells. */
-static PyObject *ask_unsent(PyObject *transport) {
+/* How the transport tells what it has yet to send. Without a reference. */
+static PyObject *unsent_of(PyObject *transport) {
     if (unsent.type != Py_TYPE(transport)) {
         PyObject *method = PyObject_GetAttr((PyObject *)Py_TYPE(transport), s_unsent);
         if (!method) return NULL;
         Py_XSETREF(unsent.method, method);
         Py_XSETREF(unsent.type, (PyTypeObject *)Py_NewRef((PyObject *)Py_TYPE(transport)));
     }
-    return PyObject_Vectorcall(unsent.method, &transport, 1, NULL);
+    return unsent.method;
 }
 
 static PyObject *writer_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names);
@@ -322,32 +285,23 @@ static void writer_dealloc(Writer *self) {
 
 /* Sends [from, to) of `data` as the transport would, which gets what could not be sent. */
 static int write_part(Writer *self, PyObject *data, Py_ssize_t from, Py_ssize_t to) {
-    PyObject *transport = self->transport, *result, *rest;
+    PyObject *transport = self->transport, *method, *rest, *result = NULL;
     if (!transport) return PyErr_Format(PyExc_ValueError, "there is no transport"), -1;
     Py_INCREF(transport);
     if (self->fd >= 0 && to - from <= MOST_AT_ONCE && to > from) {
-        result = ask_unsent(transport);
-        int waits = result ? PyObject_IsTrue(result) : -1;
-        Py_XDECREF(result);
-        if (waits < 0) goto failed;
-        if (!waits) {
-            ssize_t sent = send(self->fd, PyBytes_AS_STRING(data) + from, to - from, MSG_DONTWAIT | MSG_NOSIGNAL);
-            if (sent > 0) from += sent;  /* the transport meets the same error, and reports it */
-            if (from == to) {
-                Py_DECREF(transport);
-                return 0;
-            }
+        Py_ssize_t sent = (method = unsent_of(transport))
+            ? send_now(self->fd, transport, method, PyBytes_AS_STRING(data) + from, to - from) : -1;
+        if (sent < 0 || (from += sent) == to) {
+            Py_DECREF(transport);
+            return sent < 0 ? -1 : 0;
         }
     }
     rest = piece(data, from, to);
-    result = rest ? PyObject_CallMethodOneArg(transport, s_write, rest) : NULL;
+    if (rest) result = PyObject_CallMethodOneArg(transport, s_write, rest);
     Py_XDECREF(rest);
     Py_XDECREF(result);
     Py_DECREF(transport);
     return result ? 0 : -1;
-failed:
-    Py_DECREF(transport);
-    return -1;
 }
 
 static PyObject *writer_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
@@ -402,7 +356,7 @@ static PyObject *s_together, *s_call_together, *s_flush, *s_handed_out;
 static int flush_next(PyObject *node) {
     PyObject *lease = get(node, &known.lease), *until = lease ? get(lease, &known.lease_until) : NULL;
     Py_XDECREF(lease);
-    if (put_new(node, &known.until, until)) return -1;
+    if (set_new(node, &known.until, until)) return -1;
     PyObject *scheduler = get(node, &known.scheduler), *flusher = scheduler ? get(node, &known.flusher) : NULL;
     PyObject *together = flusher ? PyObject_GetAttr(scheduler, s_together) : NULL;
     int failed = -1;
@@ -468,10 +422,10 @@ static int flush_usual(PyObject *node) {
         || (more && put_number(node, &known.in_batches, 0)) || put_number(node, &known.queued, 0)
         || put(node, &known.flush_due, Py_False)
         || put(node, &known.limited, last - answered > known.many_pending ? Py_True : Py_False)
-        || (times && (put_new(node, &known.timed, PyObject_CallNoArgs(known.monotonic_ns))
+        || (times && (set_new(node, &known.timed, PyObject_CallNoArgs(known.monotonic_ns))
                       || put_number(node, &known.last_timed, last)
-                      || put_new(timing, &known.due, PyFloat_FromDouble(now + known.between_times))
-                      || put_new(node, &known.next_timed, PyFloat_FromDouble(now + known.between_its_times))))
+                      || set_new(timing, &known.due, PyFloat_FromDouble(now + known.between_times))
+                      || set_new(node, &known.next_timed, PyFloat_FromDouble(now + known.between_its_times))))
         || write_with(write, data, 0, total)) goto end;
     done = 1;
 end:
@@ -1372,7 +1326,7 @@ static Lone *lone_of(Reception *b) {
 static int note_activity(Receiver *r, PyObject *connection) {
     PyObject *clock = get(connection, &r->clock), *second = clock ? get(clock, &r->second) : NULL;
     Py_XDECREF(clock);
-    return put_new(connection, &r->last_command, second);
+    return set_new(connection, &r->last_command, second);
 }
 
 static int take_from_client(Reception *b, PyObject *data) {

@@ -9,18 +9,12 @@ It keeps nothing: what state a connection is in, the connection knows. */
 #include <limits.h>
 #include <stddef.h>
 #include <structmember.h>
-#include <sys/socket.h>
-
-#ifndef MSG_NOSIGNAL
-#define MSG_NOSIGNAL 0  /* Python ignores the signal */
-#endif
+#include "../../core/sending.h"
+#include "../../core/slots.h"
 
 #define VERSION 1  /* of the interface: what was compiled for another is not used */
 
 enum { MOST_TRANSPORTS = 4, UNKNOWN = -2, NONE = -1 };
-#define MOST_AT_ONCE ((Py_ssize_t)16 * 1024)  /* bytes of a reply that is sent without the transport; its rest is copied */
-
-typedef struct { PyObject *name; Py_ssize_t at; } Field;  /* an attribute, and where its slot is; -1 for none */
 
 typedef struct {
     PyObject_HEAD
@@ -42,36 +36,6 @@ typedef struct {  /* a receiver that is bound to a connection */
     int fd;  /* of its socket, NONE if replies have to pass through the transport, UNKNOWN before the first */
 } Reception;
 
-static int find_field(Field *field, PyObject *type, const char *name) {
-    field->at = -1;
-    if (!(field->name = PyUnicode_InternFromString(name))) return -1;
-    PyObject *slot = PyObject_GetAttr(type, field->name);
-    if (!slot) PyErr_Clear();  /* an attribute of instances alone */
-    else if (Py_TYPE(slot) == &PyMemberDescr_Type && ((PyMemberDescrObject *)slot)->d_member->type == T_OBJECT_EX)
-        field->at = ((PyMemberDescrObject *)slot)->d_member->offset;
-    Py_XDECREF(slot);
-    return 0;
-}
-
-static inline PyObject *get(PyObject *owner, const Field *field) {
-    PyObject *value = field->at < 0 ? NULL : *(PyObject **)((char *)owner + field->at);
-    return value ? Py_NewRef(value) : PyObject_GetAttr(owner, field->name);
-}
-
-/* Steals the reference. */
-static inline int put_new(PyObject *owner, const Field *field, PyObject *value) {
-    if (!value) return -1;
-    if (field->at < 0) {
-        int failed = PyObject_SetAttr(owner, field->name, value);
-        Py_DECREF(value);
-        return failed;
-    }
-    PyObject **slot = (PyObject **)((char *)owner + field->at), *old = *slot;
-    *slot = value;
-    Py_XDECREF(old);
-    return 0;
-}
-
 static PyObject *call(PyObject *function, PyObject *one, PyObject *two) {
     PyObject *arguments[] = {one, two};
     return PyObject_Vectorcall(function, arguments, 2, NULL);
@@ -88,7 +52,7 @@ static int note_activity(Receiver *r, PyObject *connection) {
     int known = PyObject_TypeCheck(clock, (PyTypeObject *)r->clock_type);
     PyObject *second = known ? get(clock, &r->second) : PyObject_GetAttr(clock, r->second.name);
     Py_DECREF(clock);
-    return put_new(connection, &r->last_command, second);
+    return set_new(connection, &r->last_command, second);
 }
 
 /* Finds out whether replies need not pass through a transport. */
@@ -122,13 +86,7 @@ static Py_ssize_t send_at_once(Receiver *r, Reception *b, PyObject *transport, P
     int i = 0;
     while (i < MOST_TRANSPORTS && r->plain[i].type != Py_TYPE(transport)) i++;
     if (i == MOST_TRANSPORTS) return 0;
-    PyObject *unsent = PyObject_Vectorcall(r->plain[i].unsent, &transport, 1, NULL);
-    if (!unsent) return -1;
-    int some = PyObject_IsTrue(unsent);
-    Py_DECREF(unsent);
-    if (some) return some < 0 ? -1 : 0;
-    ssize_t sent = send(b->fd, PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply), MSG_DONTWAIT | MSG_NOSIGNAL);
-    return sent < 0 ? 0 : sent;  /* the transport meets the same error, and reports it */
+    return send_now(b->fd, transport, r->plain[i].unsent, PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply));
 }
 
 static PyObject *send_reply(Receiver *r, Reception *b, PyObject *reply) {

@@ -18,6 +18,7 @@ With RECORDS, it is compiled once more for a table that processes share: records
 #include <stddef.h>
 #include <string.h>
 #include <structmember.h>
+#include "../../core/slots.h"
 
 #define VERSION 4  /* of the interface: what was compiled for another is not used */
 
@@ -40,7 +41,6 @@ typedef unsigned long long u64;
 typedef struct { const char *at; Py_ssize_t size; } Word;
 #define AHEAD 32  /* keys; see ahead.h */
 typedef struct { Word key; PyObject *line; } Ahead;
-typedef struct { PyObject *name; Py_ssize_t at; } Field;  /* an attribute, and where its slot is; -1 for none */
 
 #define COUNTERS(X) X(hits) X(get_misses) X(cmd_set) X(total_items) X(cas_hits) X(cas_badval) X(cas_misses) \
     X(delete_hits) X(delete_misses) X(incr_hits) X(incr_misses) X(decr_hits) X(decr_misses) X(cmd_touch) \
@@ -107,28 +107,8 @@ typedef struct {  /* an item that has not expired and has no meta flags */
 
 /* Attributes */
 
-static int find_field(Field *field, PyObject *type, const char *name) {
-    field->at = -1;
-    if (!(field->name = PyUnicode_InternFromString(name))) return ERROR;
-    PyObject *slot = PyObject_GetAttr(type, field->name);
-    if (!slot) PyErr_Clear();  /* an attribute of instances alone */
-    else if (Py_TYPE(slot) == &PyMemberDescr_Type && ((PyMemberDescrObject *)slot)->d_member->type == T_OBJECT_EX)
-        field->at = ((PyMemberDescrObject *)slot)->d_member->offset;
-    Py_XDECREF(slot);
-    return DONE;
-}
-
-static inline PyObject *get(PyObject *owner, const Field *field) {
-    PyObject *value = field->at < 0 ? NULL : *(PyObject **)((char *)owner + field->at);
-    return value ? Py_NewRef(value) : PyObject_GetAttr(owner, field->name);
-}
-
 static inline int put(PyObject *owner, const Field *field, PyObject *value) {
-    if (field->at < 0) return PyObject_SetAttr(owner, field->name, value) ? ERROR : DONE;
-    PyObject **slot = (PyObject **)((char *)owner + field->at), *old = *slot;
-    *slot = Py_NewRef(value);
-    Py_XDECREF(old);
-    return DONE;
+    return set_new(owner, field, Py_NewRef(value)) ? ERROR : DONE;
 }
 
 /* Both steal the reference: `get` for a number, and `put` of a new object. */
@@ -140,9 +120,7 @@ static inline long long number_of(PyObject *value) {
 }
 
 static inline int put_new(PyObject *owner, const Field *field, PyObject *value) {
-    int done = value ? put(owner, field, value) : ERROR;
-    Py_XDECREF(value);
-    return done;
+    return set_new(owner, field, value) ? ERROR : DONE;
 }
 
 static int add_to(PyObject *owner, const Field *field, long long more) {
@@ -1906,10 +1884,10 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
             {&r->evicted_unfetched, counts, "evicted_unfetched"}};
         int done = DONE;
         for (size_t i = 0; done == DONE && i < sizeof fields / sizeof *fields; i++)
-            done = find_field(fields[i].field, fields[i].type, fields[i].name);
-        for (int i = 0; done == DONE && i < COUNTED; i++) done = find_field(&r->counter[i], count, COUNTER_NAMES[i]);
+            done = find_field(fields[i].field, fields[i].type, fields[i].name) ? ERROR : DONE;
+        for (int i = 0; done == DONE && i < COUNTED; i++) done = find_field(&r->counter[i], count, COUNTER_NAMES[i]) ? ERROR : DONE;
         for (int i = 0; done == DONE && i < NUMBERS; i++)
-            done = find_field(&r->number[i], i < BELONG_TO_TABLE ? tables : kind, NUMBER_NAMES[i]);
+            done = find_field(&r->number[i], i < BELONG_TO_TABLE ? tables : kind, NUMBER_NAMES[i]) ? ERROR : DONE;
     }
     Py_XDECREF(policy);
     Py_XDECREF(queue);

@@ -32,8 +32,8 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     Py_XDECREF(cas);
     Py_XDECREF(safe);
     PyObject *type = (PyObject *)Py_TYPE(r->counters);
-    int done = PyErr_Occurred() ? ERROR : find_field(&r->until, type, "until_slow_sample");
-    for (int i = 0; done == DONE && i < COUNTED; i++) done = find_field(&r->counter[i], type, COUNTER_NAMES[i]);
+    int done = PyErr_Occurred() || find_field(&r->until, type, "until_slow_sample") ? ERROR : DONE;
+    for (int i = 0; done == DONE && i < COUNTED; i++) done = find_field(&r->counter[i], type, COUNTER_NAMES[i]) ? ERROR : DONE;
     return done == DONE ? 0 : -1;
 }
 

@@ -1,0 +1,23 @@
+/* Sending small data past a transport of uvloop, for modules in C: receiver.py tells which transports allow it.
+
+What is included before this is Python.h. */
+
+#include <sys/socket.h>
+
+#ifndef MSG_NOSIGNAL
+#define MSG_NOSIGNAL 0  /* Python ignores the signal */
+#endif
+
+#define MOST_AT_ONCE ((Py_ssize_t)16 * 1024)  /* bytes that are sent so; more are the transport's, without a copy */
+
+/* Sends `size` bytes to a transport's socket, unless the transport itself still has some to send, as its method `unsent`
+tells. Returns how many were sent, or -1 with an error of Python. An error of the socket counts as none sent: the transport
+meets it again, and reports it. */
+static Py_ssize_t send_now(int fd, PyObject *transport, PyObject *unsent, const char *at, Py_ssize_t size) {
+    PyObject *waiting = PyObject_Vectorcall(unsent, &transport, 1, NULL);
+    int waits = waiting ? PyObject_IsTrue(waiting) : -1;
+    Py_XDECREF(waiting);
+    if (waits) return waits < 0 ? -1 : 0;
+    ssize_t sent = send(fd, at, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return sent < 0 ? 0 : sent;
+}
