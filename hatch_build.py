@@ -81,7 +81,7 @@ class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             # First what takes seconds: mypy takes longer to look at the sources.
             for module in compile_extensions(root):
                 build_data["artifacts"].append(f"/{module.relative_to(root)}")
-            with _shorter_compilation():
+            with _without_slow_warning():
                 self._mypyc.initialize(version, build_data)
             self._made = [module for module in extensions_in(root) if module not in there]
         except Exception as error:
@@ -102,10 +102,10 @@ class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
 
 @contextlib.contextmanager
-def _shorter_compilation() -> Iterator[None]:
-    """Have gcc not look at indentation, a warning of -Wall, in the 44 MB of C that mypyc makes.
+def _without_slow_warning() -> Iterator[None]:
+    """Turn off gcc's -Wmisleading-indentation, a part of -Wall, in what is compiled meanwhile.
 
-    It reads the lines of the file again for each, and takes 70 seconds for that.
+    On the 44 MB of C that mypyc writes, this warning takes 70 of 110 seconds.
     """
     before = os.environ.get("CFLAGS")
     os.environ["CFLAGS"] = f"{before or ''} -Wno-misleading-indentation".strip()
