@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from harness.contestants import in_turn
 from harness.processes import HOST, BenchError, Running, load, pinned, progress
-from harness.requests import Command, Sizes, batch, commands, store_of
+from harness.requests import Command, Sizes, batch, commands, key_of, store_of
 from harness.scenarios import Setting
 
 __all__ = ["Cell", "Sample", "cells", "compare_commands"]
@@ -102,7 +102,25 @@ class _Clients:
         for one in self._sockets:
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def run(self, command: Command, sizes: Sizes, number: int, pipeline: int) -> int:
+    def uniques(self, command: Command, sizes: Sizes, number: int, pipeline: int) -> list[bytes]:
+        """Return the cas uniques of all keys that `run` asks for."""
+        found = []
+        with self._sockets[0].makefile("rb") as replies:
+            for index in range(_steps(len(self._sockets)) * len(self._sockets) * pipeline):
+                key = key_of(command, sizes, number, index)
+                self._sockets[0].sendall(b"gets %b\r\n" % key)
+                found.append(replies.readline().split()[4])
+                replies.read(sizes.value + len(b"\r\nEND\r\n"))
+        return found
+
+    def run(
+        self,
+        command: Command,
+        sizes: Sizes,
+        number: int,
+        pipeline: int,
+        uniques: Sequence[bytes] = (),
+    ) -> int:
         """Send requests for some keys, and read the replies; return for how many keys.
 
         Raises:
@@ -110,21 +128,36 @@ class _Clients:
         """
         operations = 0
         for _ in range(_steps(len(self._sockets))):
-            sizes_left = []
+            batches = []
             for one in self._sockets:
-                sent = batch(command, sizes, number, operations, pipeline)
+                sent = batch(command, sizes, number, operations, pipeline, uniques)
                 one.sendall(sent.data)
-                sizes_left.append(sent.size)
+                batches.append(sent)
                 operations += sent.operations
-            for one, left in zip(self._sockets, sizes_left, strict=True):
-                while left > 0:
-                    reply = one.recv(left + 1)
-                    left -= len(reply)
-                    if not reply or left < 0:
-                        raise BenchError(
-                            f"{command.request[:40]!r} had another reply: {reply[-60:]!r}"
-                        )
+            for one, sent in zip(self._sockets, batches, strict=True):
+                if sent.end:
+                    _receive_ends(one, command, sent.end, pipeline)
+                else:
+                    _receive(one, command, sent.size)
         return operations
+
+
+def _receive(connection: socket.socket, command: Command, left: int) -> None:
+    while left > 0:
+        reply = connection.recv(left + 1)
+        left -= len(reply)
+        if not reply or left < 0:
+            raise BenchError(f"{command.request[:40]!r} had another reply: {reply[-60:]!r}")
+
+
+def _receive_ends(connection: socket.socket, command: Command, end: bytes, left: int) -> None:
+    replies = b""
+    while left > 0 or replies:
+        received = connection.recv(2**20)
+        *whole, replies = (replies + received).split(end)
+        left -= len(whole)
+        if not received or left < 0:
+            raise BenchError(f"{command.request[:40]!r} had another reply: {received[-60:]!r}")
 
 
 def _processor_seconds(pid: int) -> float:
@@ -148,8 +181,9 @@ def _measure(
         if command.before and (command.again or not operations):
             before = store_of(command)
             clients.run(before, sizes, number, pipeline * command.keys)
+        uniques = clients.uniques(command, sizes, number, pipeline) if command.unique else ()
         begun = _processor_seconds(server.pid)
-        operations += clients.run(command, sizes, number, pipeline)
+        operations += clients.run(command, sizes, number, pipeline, uniques)
         used += _processor_seconds(server.pid) - begun
     return 1e6 * used / operations
 
