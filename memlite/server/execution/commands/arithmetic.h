@@ -1,0 +1,18 @@
+/* Counting of values: `incr`, `decr` and `ma`. */
+
+/* Adds to the number that an item has, or subtracts: its digits, if they take no more room; else STOP. */
+static int count_of_item(const View *v, u64 delta, int down, u64 *number, char *digits) {
+    const char *stored = value_at(v), *end = v->at + v->size - AFTER_VALUE, *at = stored;
+    if (end - stored > SAFE_DIGITS) return STOP;
+    u64 found = 0;
+    for (; at < end && *at >= '0' && *at <= '9'; at++) found = found * 10 + (u64)(*at - '0');
+    if (at == stored) return STOP;
+    while (at < end && *at == ' ') at++;  /* they follow a number that was longer */
+    if (at < end) return STOP;
+    if (down) found = found > delta ? found - delta : 0;
+    else if (__builtin_add_overflow(found, delta, &found)) return STOP;
+    int length = write_digits(digits, *number = found);
+    if (length > end - stored) return STOP;
+    memset(digits + length, ' ', end - stored - length);
+    return DONE;
+}

@@ -1,0 +1,33 @@
+/* What all commands have in common: outcomes, limits, words of a line, and what is counted. */
+
+enum { FREQUENCY = 3, FETCHED = 4, MAIN = 8, FULL = 16, MASK = 31, FRESH = FREQUENCY | MAIN };  /* item.py */
+enum { ERROR = -1, STOP, DONE, ABSENT };  /* STOP: nothing was done, and the twin has to take the command */
+enum { LONGEST_KEY = 250, MOST_WORDS = 12, MOST_KEYS = 256, SAFE_DIGITS = 19, SMALL_OBJECT = 512 };
+/* Bytes of a plain item with its place in a queue, what a full one takes in addition, and a number. */
+enum { PLAIN_SIZE = 48 + 8, FULL_MORE = 16, NUMBER_SIZE = 32, PLACE = 8 };
+enum { META_FLAGS_SIZE = 160, STATE_BITS = 5 };
+enum { EVICTED_EXTRA = 16 * 1024, LARGE = 64 * 1024 };  /* bytes; table.py */
+enum { TO_MAIN = 2 };  /* s3fifo.py */
+enum { GHOST_WIDTH = 4, GHOST_DEPTH = 16, GHOST_STRIDE = GHOST_WIDTH * GHOST_DEPTH };  /* of fingerprints; ghost.py */
+#define MOST_REPLIES ((Py_ssize_t)128 * 1024)  /* bytes of replies that are copied; more are left as they are */
+#define MONTH 2592000u  /* seconds: a longer exptime is a point in time */
+#define AFTER_VALUE 7  /* bytes: "\r\nEND\r\n" */
+#define END_SIZE 5
+#define HEADER 24
+
+typedef unsigned long long u64;
+typedef struct { const char *at; Py_ssize_t size; } Word;
+#define AHEAD 32  /* keys; see ahead.h */
+typedef struct { Word key; PyObject *line; } Ahead;
+
+#define COUNTERS(X) X(hits) X(get_misses) X(cmd_set) X(total_items) X(cas_hits) X(cas_badval) X(cas_misses) \
+    X(delete_hits) X(delete_misses) X(incr_hits) X(incr_misses) X(decr_hits) X(decr_misses) X(cmd_touch) \
+    X(touch_hits) X(touch_misses) X(bytes_read) X(bytes_written) X(evictions) X(evicted_unfetched)
+#define INDEX(name) N_##name,
+#define NAME(name) #name,
+enum { COUNTERS(INDEX) COUNTED };
+static const char *const COUNTER_NAMES[] = {COUNTERS(NAME)};
+
+/* SET_USED: what it finds counts as used, as the twin does without a shortcut. */
+enum Mode { SET, SET_USED, ADD, REPLACE, APPEND_TO, PREPEND_TO, CAS };
+enum { STORED = DONE, NOT_STORED = DONE + 10, EXISTS, NOT_FOUND };

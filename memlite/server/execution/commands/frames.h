@@ -1,0 +1,48 @@
+/* Items in the form of the reply to a get, in which they are kept: its parts, and how it is written. */
+
+static const char *value_at(const View *v) {
+    return (const char *)memchr(v->at, '\n', v->size) + 1;
+}
+
+static Py_ssize_t value_size(const View *v) {
+    return v->at + v->size - AFTER_VALUE - value_at(v);
+}
+
+/* The flags and the size in the reply to a get for `key`. */
+static Word numbers_of(const View *v, Py_ssize_t key_size) {
+    const char *begin = v->at + 7 + key_size;
+    return (Word){begin, value_at(v) - 2 - begin};
+}
+
+static Word flags_of(const View *v, Py_ssize_t key_size) {
+    Word numbers = numbers_of(v, key_size);
+    numbers.size = (const char *)memchr(numbers.at, ' ', numbers.size) - numbers.at;
+    return numbers;
+}
+
+/* The reply to a get; the value is at most two pieces. */
+typedef struct { Word key, flags, one, two; char digits[20]; int length; } Frame;
+
+static Frame frame_of(Word key, Word flags, Word one, Word two) {
+    Frame frame = {key, flags, one, two, {0}, 0};
+    frame.length = write_digits(frame.digits, (u64)(one.size + two.size));
+    return frame;
+}
+
+static Py_ssize_t frame_size(const Frame *f) {
+    return 6 + f->key.size + 1 + f->flags.size + 1 + f->length + 2 + f->one.size + f->two.size + AFTER_VALUE;
+}
+
+static void write_frame(char *to, const Frame *f) {
+#define WRITE(from, size) (memcpy(to, from, size), to += size)
+    WRITE("VALUE ", 6);
+    WRITE(f->key.at, f->key.size);
+    *to++ = ' ';
+    WRITE(f->flags.at, f->flags.size);
+    *to++ = ' ';
+    WRITE(f->digits, f->length);
+    WRITE("\r\n", 2);
+    WRITE(f->one.at, f->one.size);
+    WRITE(f->two.at, f->two.size);
+    memcpy(to, "\r\nEND\r\n", AFTER_VALUE);
+}

@@ -1,0 +1,49 @@
+/* Parsing of lines: words and numbers, and the value after a line. */
+
+/* A number of at most 18 digits without leading zeros; -1 for anything else. */
+static long long read_number(Word word) {
+    if (word.size < 1 || word.size > SAFE_DIGITS - 1 || (word.at[0] == '0' && word.size > 1)) return -1;
+    long long number = 0;
+    for (Py_ssize_t i = 0; i < word.size; i++) {
+        unsigned digit = (unsigned char)word.at[i] - '0';
+        if (digit > 9) return -1;
+        number = number * 10 + digit;
+    }
+    return number;
+}
+
+static int is(Word word, const char *text, Py_ssize_t size) {
+    return word.size == size && !memcmp(word.at, text, size);
+}
+#define IS(word, text) is(word, text, sizeof text - 1)
+
+/* The words of a line up to `most`, with single spaces between them; STOP if it is not complete, ends in
+another way, has more, or has other control characters. `after` is where the next line begins. */
+static int read_words(const char *at, const char *end, Word *words, int most, const char **after) {
+    int count = 0;
+    for (;;) {
+        const char *begin = at;
+        while (at < end && (unsigned char)*at > ' ') at++;
+        if (at == begin || at == end || count == most) return STOP;
+        words[count++] = (Word){begin, at - begin};
+        if (*at != ' ') break;
+        at++;
+    }
+    if (*at != '\r' || at + 1 == end || at[1] != '\n') return STOP;
+    *after = at + 2;
+    return count;
+}
+
+/* The value after a storage command's line; STOP if it is not there, too large, or ends in another way. */
+static int read_value(Runner *r, Word digits, const char **after, const char *end, Word *value) {
+    long long size = read_number(digits);
+    if (size < 0 || size > r->safe_size || size + 2 > end - *after) return STOP;
+    *value = (Word){*after, (Py_ssize_t)size};
+    *after += size + 2;
+    return (*after)[-2] == '\r' && (*after)[-1] == '\n' ? DONE : STOP;
+}
+
+static int is_flags(Word word) {
+    long long flags = read_number(word);
+    return flags >= 0 && flags <= UINT_MAX;
+}

@@ -1,0 +1,143 @@
+/* Meta commands. */
+
+/* Appends the opaque and the key, as far as they are asked for, in order: see `_echo`. */
+static void echo(Runner *r, Word *flags, int count, Word key) {
+    for (int i = 0; i < count; i++) {
+        char flag = flags[i].at[0];
+        if (flag != 'O' && flag != 'k') continue;
+        APPEND(r, " ");
+        append(r, flags[i].at, flags[i].size);
+        if (flag == 'k') append(r, key.at, key.size);
+    }
+}
+
+/* Checks the flags: each once, those in `letters` alone, those in `valued` with something after them. Returns
+the set of the letters, as bits from '@' on; 0 for others, which the twin takes. */
+static u64 read_flags(Word *flags, int count, const char *letters, const char *valued) {
+    u64 seen = 1;
+    for (int i = 0; i < count; i++) {
+        char flag = flags[i].at[0];
+        if (flag < '@' || flag > 'z') return 0;
+        u64 bit = (u64)1 << (flag - '@');
+        const char *among = flags[i].size == 1 ? letters : valued;
+        if (seen & bit || !strchr(among, flag) || flags[i].size > 32) return 0;
+        seen |= bit;
+    }
+    return seen;
+}
+#define HAS(seen, flag) ((seen) >> ((flag) - '@') & 1)
+
+static int meta_get(Runner *r, Word *words, int count) {
+    Word key = words[1], *flags = words + 2;
+    View v;
+    u64 seen = read_flags(flags, count -= 2, "vsftkqc", "O");
+    if (!seen) return STOP;
+    int known = look(r, key, &v), done;
+    if (known < DONE) return known;
+    if (known == ABSENT) {
+        if ((done = get_miss(r)) != DONE || HAS(seen, 'q')) return done;
+        APPEND(r, "EN");
+        echo(r, flags, count, key);
+        return ANSWER(r, "\r\n");
+    }
+    if (HAS(seen, 'c') && !v.unique) return STOP;
+    const char *value = value_at(&v);
+    Word client_flags = flags_of(&v, key.size);
+    Py_ssize_t size = value_size(&v);
+    if (v.expires && HAS(seen, 't') && now(r) < 0) return ERROR;
+    if (v.expires && HAS(seen, 't') && v.expires <= r->now) return STOP;  /* it has just expired */
+    if ((done = make_room(r, size + 1024)) != DONE || (done = use_read(r, &v)) != DONE) return done;
+    COUNT(r, hits);
+    if (HAS(seen, 'v')) {
+        APPEND(r, "VA ");
+        append_number(r, (u64)size);
+    } else APPEND(r, "HD");
+    for (int i = 0; i < count; i++) {
+        char flag = flags[i].at[0];
+        if (flag == 'v' || flag == 'q') continue;
+        APPEND(r, " ");
+        append(r, flags[i].at, flags[i].size);
+        if (flag == 's') append_number(r, (u64)size);
+        else if (flag == 'f') append(r, client_flags.at, client_flags.size);
+        else if (flag == 'c') append_number(r, v.unique);
+        else if (flag == 'k') append(r, key.at, key.size);
+        else if (flag == 't' && !v.expires) APPEND(r, "-1");
+        else if (flag == 't') {
+            u64 left = (u64)(v.expires - r->now);  /* it has not expired */
+            append_number(r, left + (v.expires - r->now > (double)left));
+        }
+    }
+    APPEND(r, "\r\n");
+    if (HAS(seen, 'v')) append(r, value, size + 2);
+    return DONE;
+}
+
+static int meta_set(Runner *r, Word *words, int count, const char **after, const char *end) {
+    Word *flags = words + 3, client_flags = {"0", 1}, value;
+    u64 seen = count > 2 ? read_flags(flags, count -= 3, "qk", "OFT") : 0;
+    if (!seen) return STOP;
+    for (int i = 0; i < count; i++) {
+        Word rest = {flags[i].at + 1, flags[i].size - 1};
+        if (*flags[i].at == 'F') {
+            if (!is_flags(rest)) return STOP;
+            client_flags = rest;
+        } else if (*flags[i].at == 'T' && !IS(rest, "0")) return STOP;
+    }
+    int done = read_value(r, words[2], after, end, &value);
+    if (done == DONE) done = store(r, count ? SET_USED : SET, words[1], client_flags, value, 0, 0);
+    if (done != DONE || HAS(seen, 'q')) return done;
+    APPEND(r, "HD");
+    echo(r, flags, count, words[1]);
+    return ANSWER(r, "\r\n");
+}
+
+static int meta_delete(Runner *r, Word *words, int count) {
+    View v;
+    u64 seen = read_flags(words + 2, count - 2, "qk", "O");
+    if (!seen) return STOP;
+    int known = look(r, words[1], &v), done;
+    if (known < DONE) return known;
+    if ((done = known == ABSENT ? delete_miss(r) : delete_item(r, &v)) != DONE) return done;
+    if (known == DONE && HAS(seen, 'q')) return DONE;
+    if (known == DONE) APPEND(r, "HD");
+    else APPEND(r, "NF");
+    echo(r, words + 2, count - 2, words[1]);
+    return ANSWER(r, "\r\n");
+}
+
+static int meta_count(Runner *r, Word *words, int count) {
+    Word key = words[1], *flags = words + 2;
+    /* Others are none for which the twin has a shortcut, and which note fewer uses where items are shared. */
+    int usual = count == 2 || (count == 3 && IS(words[2], "v"));
+    u64 seen = read_flags(flags, count -= 2, "vqk", "ODM"), number;
+    long long delta = 1;
+    int down = 0;
+    if (!seen) return STOP;
+    for (int i = 0; i < count; i++) {
+        Word rest = {flags[i].at + 1, flags[i].size - 1};
+        if (*flags[i].at == 'D' && (delta = read_number(rest)) < 0) return STOP;
+        if (*flags[i].at != 'M') continue;
+        if (rest.size != 1 || !strchr("I+D-", *rest.at)) return STOP;
+        down = *rest.at == 'D' || *rest.at == '-';
+    }
+    View v;
+    int known = look(r, key, &v), done;
+    if (known < DONE) return known;
+    if (known == ABSENT) done = count_miss(r, down);
+    else done = usual ? count_in_place(r, &v, (u64)delta, down, &number) : count_in_general(r, &v, (u64)delta, down, &number);
+    if (done != DONE) return done;
+    if (known == ABSENT) APPEND(r, "NF");
+    else if (HAS(seen, 'q')) return DONE;
+    else if (HAS(seen, 'v')) {
+        char digits[20];
+        int length = write_digits(digits, number);
+        APPEND(r, "VA ");
+        append_number(r, (u64)length);
+        echo(r, flags, count, key);
+        APPEND(r, "\r\n");
+        append(r, digits, length);
+        return ANSWER(r, "\r\n");
+    } else APPEND(r, "HD");
+    echo(r, flags, count, key);
+    return ANSWER(r, "\r\n");
+}

@@ -1,0 +1,94 @@
+/* Changes of items that are there: numbers, expiries and removal. */
+
+/* Adds to a number that takes no more room afterwards; see `count_in_place`. */
+static int count_in_place(Runner *r, View *v, u64 delta, int down, u64 *number) {
+    PyObject *state = kept(r, v);
+    char digits[20];
+    if (!state || count_of_item(v, delta, down, number, digits) != DONE) return STOP;
+    PyObject *wire = PyBytes_FromStringAndSize(v->at, v->size);
+    if (!wire) return ERROR;
+    memcpy(PyBytes_AS_STRING(wire) + (value_at(v) - v->at), digits, value_size(v));
+    /* It is the same item, which has been fetched if it had been. */
+    if (v->bits & FETCHED) state = PyList_GET_ITEM(r->read, v->bits & (FRESH | FULL));
+    if (rewrite(r, v, wire, state) < 0 || renumber(r, v) < 0) return ERROR;
+    if (down) COUNT(r, decr_hits);
+    else COUNT(r, incr_hits);
+    return DONE;
+}
+
+#define count_in_general count_in_place
+
+static int count_miss(Runner *r, int down) {
+    int done = never_flushed(r);
+    if (done == DONE) count_of(r, down ? N_decr_misses : N_incr_misses, 1);
+    return done;
+}
+
+/* Touches an item; see `retime_plain` and `update_metadata`. A plain item that gets an expiry becomes a full one. */
+static int retime(Runner *r, View *v, long long exptime) {
+    double expires;
+    if (exptime < 0 || exptime > INT_MAX) return STOP;
+    if (expiry(r, exptime, &expires) < 0) return ERROR;
+    PyObject *state = PyList_GET_ITEM(r->read, expires ? v->bits | FULL : v->bits);
+    if (v->bits & FULL) {
+        Py_ssize_t more = expires && !v->expires ? NUMBER_SIZE : !expires && v->expires ? -NUMBER_SIZE : 0;
+        if (expires || v->expires) {
+            PyObject *time = expires ? PyFloat_FromDouble(expires) : Py_NewRef(r->zero);
+            if (put_new(v->item, &r->expires, time) < 0) return ERROR;
+        }
+        if (resize(r, v->bits, more, 1) < 0) return ERROR;
+    } else if (expires) {
+        PyObject *item = new_item(r, 1, v->wire, state, expires);
+        int failed = !item || PyDict_SetItem(dict_of(r, r->line), r->line, item);
+        Py_XDECREF(item);
+        if (failed || resize(r, v->bits, FULL_MORE + NUMBER_SIZE, 1) < 0) return ERROR;
+        v->item = item;
+    }
+    COUNT(r, cmd_touch);
+    COUNT(r, touch_hits);
+    return put(v->item, &r->state, state);
+}
+
+static int touch_miss(Runner *r) {
+    int done = never_flushed(r);
+    if (done == DONE) {
+        COUNT(r, cmd_touch);
+        COUNT(r, touch_misses);
+    }
+    return done;
+}
+
+static int delete_miss(Runner *r) {
+    int done = never_flushed(r);
+    if (done == DONE) COUNT(r, delete_misses);
+    return done;
+}
+
+/* Removes an item; see `ItemTable.remove`. If the places that removed items leave are many, the table frees some. */
+static int delete_item(Runner *r, const View *v) {
+    PyObject *line = r->line;
+    if (r->usual_table && (learn(r, N__left_bytes) < 0 || learn(r, N__left_limit) < 0)) return ERROR;
+    if (!r->usual_table || r->now_is[N__left_bytes] + left_by(line) > r->now_is[N__left_limit]) {
+        if (settle(r) < 0) return ERROR;
+        PyObject *item = Py_NewRef(v->item);
+        Py_INCREF(line);
+        PyObject *none = PyObject_CallMethod(r->table, "remove", "OO", line, item);
+        Py_DECREF(item);
+        Py_DECREF(line);
+        if (!none) return ERROR;
+        Py_DECREF(none);
+        COUNT(r, delete_hits);
+        return follow(r) < 0 ? ERROR : DONE;
+    }
+    Py_ssize_t size = PLAIN_SIZE + allocated(v->size) + allocated(PyBytes_GET_SIZE(line));
+    if (v->bits & FULL) size += FULL_MORE + (v->expires ? NUMBER_SIZE : 0) + (v->unique ? NUMBER_SIZE : 0);
+    PyObject *left = get(r->policy, &r->left), *queue = PyLong_FromLong(v->bits & MAIN);
+    int done = left && queue && !PyObject_SetItem(left, line, queue) ? DONE : ERROR;
+    Py_XDECREF(left);
+    Py_XDECREF(queue);
+    if (done == DONE) done = change(r, N__left_bytes, left_by(line));
+    if (done == DONE) done = resize(r, v->bits, -size, 1);
+    if (done == DONE && PyDict_DelItem(dict_of(r, line), line)) done = ERROR;
+    if (done == DONE) COUNT(r, delete_hits);
+    return done;
+}

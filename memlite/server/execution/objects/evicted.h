@@ -1,0 +1,79 @@
+/* Evicted items are counted, and shown to whoever watches. */
+
+/* The bytes that memcached would count for an item; see `SizeClasses.of_item`. */
+static int total_of(Runner *r, const Gone *one, long long *total) {
+    PyObject *wire = get(one->item, &r->wire);
+    if (!wire) return ERROR;
+    const char *at = PyBytes_AS_STRING(wire), *space = at + PyBytes_GET_SIZE(one->line), *line_end = NULL;
+    Py_ssize_t size = PyBytes_GET_SIZE(wire);  /* of a line, its key and 6 bytes; a reply has 6 bytes before its key */
+    if (size > 6) line_end = memchr(at, '\n', size);
+    if (line_end) {
+        if (one->state & FULL || space + 3 > at + size || memcmp(space, " 0 ", 3)) space = memchr(at + 6, ' ', line_end - at - 6);
+        if (!space) line_end = NULL;
+        else *total = (memcmp(space, " 0 ", 3) ? r->beside_flags : r->beside) + PyBytes_GET_SIZE(one->line) - 6
+                      + (at + size - line_end) - 1 - AFTER_VALUE;
+    }
+    Py_DECREF(wire);
+    if (!line_end) PyErr_SetString(PyExc_ValueError, "an item has another form");
+    return line_end ? DONE : ERROR;
+}
+
+/* Counts an evicted item that has no expiry; see `Engine.count_evictions`. */
+static int count_eviction(Runner *r, const Gone *one, PyObject *evictions, long long second) {
+    long long total;
+    if (total_of(r, one, &total) < 0) return ERROR;
+    Py_ssize_t below = 0, above = PyList_GET_SIZE(r->chunk_sizes) - 1;
+    while (below < above) {
+        Py_ssize_t middle = (below + above) / 2;
+        if (PyLong_AsLongLong(PyList_GET_ITEM(r->chunk_sizes, middle)) < total) below = middle + 1;
+        else above = middle;
+    }
+    if (PyErr_Occurred()) return ERROR;
+    PyObject *counts = Py_XNewRef(below + 1 < PyList_GET_SIZE(evictions) ? PyList_GET_ITEM(evictions, below + 1) : NULL);
+    if (!counts) return PyErr_SetString(PyExc_IndexError, "a class has no counts"), ERROR;
+    int done = add_to(counts, &r->evicted, 1);
+    COUNT(r, evictions);
+    if (!(one->state & FETCHED)) {
+        COUNT(r, evicted_unfetched);
+        if (done == DONE) done = add_to(counts, &r->evicted_unfetched, 1);
+    }
+    if (done == DONE) done = put_new(counts, &r->evicted_time, PyLong_FromLongLong(second - (one->state >> STATE_BITS)));
+    Py_DECREF(counts);
+    return done;
+}
+
+/* Has evicted items counted, and shown to whoever watches, as `Policy.evict` returns them. */
+static int tell_of(PyObject *on_evict, const Gone *gone, Py_ssize_t count) {
+    PyObject *list = PyList_New(count), *none = NULL;
+    int done = list ? DONE : ERROR;
+    for (Py_ssize_t i = 0; done == DONE && i < count; i++) {
+        PyObject *one = Py_BuildValue("OOn", gone[i].line, gone[i].item, gone[i].size);
+        if (one) PyList_SET_ITEM(list, i, one);
+        else done = ERROR;
+    }
+    if (done == DONE && !(none = PyObject_CallOneArg(on_evict, list))) done = ERROR;
+    Py_XDECREF(none);
+    Py_XDECREF(list);
+    return done;
+}
+
+/* Counts what has been evicted. The twin takes items with an expiry, and all of them if somebody watches. */
+static int tell(Runner *r) {
+    PyObject *on_evict = get(r->table, &r->on_evict), *observer = get(r->engine, &r->observer);
+    PyObject *evictions = get(r->sizes, &r->evictions);
+    int usual = on_evict && observer && evictions ? PyObject_RichCompareBool(on_evict, r->count_evictions, Py_EQ) : ERROR;
+    long long second = number_of(get(r->clock, &r->second)) - r->epoch;
+    int done = usual < 0 || PyErr_Occurred() ? ERROR : DONE;
+    if (done == DONE && (!usual || observer != Py_None || !PyList_Check(evictions)))
+        done = tell_of(on_evict, r->gone, r->gone_count);
+    else for (Py_ssize_t i = 0; done == DONE && i < r->gone_count; i++) {
+        PyObject *expires = r->gone[i].state & FULL ? get(r->gone[i].item, &r->expires) : Py_NewRef(Py_None);
+        int mortal = expires ? PyObject_IsTrue(expires) : ERROR;
+        Py_XDECREF(expires);
+        done = mortal < 0 ? ERROR : mortal ? tell_of(on_evict, r->gone + i, 1) : count_eviction(r, r->gone + i, evictions, second);
+    }
+    Py_XDECREF(on_evict);
+    Py_XDECREF(observer);
+    Py_XDECREF(evictions);
+    return done;
+}

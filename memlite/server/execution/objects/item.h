@@ -1,0 +1,120 @@
+/* Items: their replies, states and sizes, and new ones. */
+
+/* A new reply to a get; the value is at most two pieces. */
+static PyObject *framed(const Frame *frame) {
+    PyObject *wire = PyBytes_FromStringAndSize(NULL, frame_size(frame));
+    if (wire) write_frame(PyBytes_AS_STRING(wire), frame);
+    return wire;
+}
+
+static PyObject *frame(Word key, Word flags, Word one, Word two) {
+    Frame frame = frame_of(key, flags, one, two);
+    return framed(&frame);
+}
+
+static int use(Runner *r, const View *v, PyObject *states) {
+    return put(v->item, &r->state, PyList_GET_ITEM(states, v->bits));
+}
+
+static int use_read(Runner *r, const View *v) { return use(r, v, r->read); }
+
+/* The state of an item that is given another value in place; NULL if it cannot be. See `_kept`. */
+static PyObject *kept(Runner *r, const View *v) {
+    if (!(v->bits & FULL)) return PyList_GET_ITEM(r->fast_store, v->bits);
+    return v->expires || v->unique ? PyList_GET_ITEM(r->full_store, v->bits) : NULL;
+}
+
+static Py_ssize_t allocated(Py_ssize_t size) {
+    size = (size + 33 + 15) & -16;
+    return size <= SMALL_OBJECT ? size : size + (size >> 5) * 3;
+}
+
+/* Notes that an item takes `more` bytes than before. STOP if there is no room for it, unless it is `forced`. */
+static int resize(Runner *r, int bits, Py_ssize_t more, int forced) {
+    if (!more) return DONE;
+    if (change(r, N_used, more) < 0) return ERROR;
+    if (!forced && more > 0) {
+        if (learn(r, N__room) < 0) return ERROR;
+        if (r->now_is[N_used] > r->now_is[N__room]) return change(r, N_used, -more) < 0 ? ERROR : STOP;
+    }
+    return change(r, bits & MAIN ? N__main_bytes : N__small_bytes, more);
+}
+
+/* Gives an item another value, which is stolen. STOP if there is no room for it. */
+static int rewrite(Runner *r, const View *v, PyObject *wire, PyObject *state) {
+    int done = resize(r, v->bits, allocated(PyBytes_GET_SIZE(wire)) - allocated(v->size), 0);
+    if (done == DONE) done = put(v->item, &r->state, state);
+    if (done == DONE) done = put(v->item, &r->wire, wire);
+    Py_DECREF(wire);
+    return done;
+}
+
+/* A new item; a full one has no cas unique. */
+static PyObject *new_item(Runner *r, int full, PyObject *wire, PyObject *state, double expires) {
+    PyTypeObject *type = (PyTypeObject *)(full ? r->full_type : r->item_type);
+    PyObject *time = !full ? NULL : expires ? PyFloat_FromDouble(expires) : Py_NewRef(r->zero), *item;
+    if (full && !time) return NULL;
+    if (r->wire.at < 0 || r->state.at < 0 || r->expires.at < 0 || r->extra.at < 0) {
+        item = PyObject_CallFunctionObjArgs((PyObject *)type, wire, state, time, NULL);
+    } else if ((item = type->tp_alloc(type, 0))) {
+        int done = put(item, &r->wire, wire);
+        if (done == DONE) done = put(item, &r->state, state);
+        if (done == DONE && full) done = put(item, &r->expires, time);
+        if (done == DONE && full) done = put_new(item, &r->extra, PyLong_FromLong(0));
+        if (PyObject_IS_GC(item)) PyObject_GC_UnTrack(item);  /* it is never part of a cycle: nothing has to look at it */
+        if (done < 0) Py_CLEAR(item);
+    }
+    Py_XDECREF(time);
+    return item;
+}
+
+/* Learns the states of new items, which change once a second. */
+static int know_fresh(Runner *r) {
+    PyObject *fresh = get(r->usage, &r->fresh_now);
+    if (!fresh) return ERROR;
+    long long state = number_of(Py_NewRef(fresh));
+    if (r->fresh[0] && state == r->fresh_state) {  /* it may be another object in a build by mypyc */
+        Py_DECREF(fresh);
+        return DONE;
+    }
+    Py_CLEAR(r->fresh[0]);
+    for (int i = 1; i < 4; i++) {
+        PyObject *one = PyObject_CallFunction(r->shared, "L", state | (i & 1 ? MAIN : 0) | (i & 2 ? FULL : 0));
+        if (!one) {
+            Py_DECREF(fresh);
+            return ERROR;
+        }
+        Py_XSETREF(r->fresh[i], one);
+    }
+    r->fresh[0] = fresh;  /* last: it says that the others are known */
+    r->fresh_state = state;
+    return DONE;
+}
+
+/* Counts up the cas unique of an item that has one. */
+static int renumber(Runner *r, View *v) {
+    if (!v->unique) return DONE;
+    if (!r->last_unique) {
+        PyObject *last = get(r->engine, &r->version);
+        if (last) r->last_unique = PyLong_AsUnsignedLongLong(last);
+        Py_XDECREF(last);
+        if (PyErr_Occurred()) return r->last_unique = 0, ERROR;
+    }
+    v->unique = ++r->last_unique;
+    return put_new(v->item, &r->extra, PyLong_FromUnsignedLongLong(v->unique));
+}
+
+/* Gives a new item a cas unique, and makes it a full one for that; see `with_unique`. */
+static int number(Runner *r, View *v) {
+    PyObject *wire = get(v->item, &r->wire), *full = NULL;
+    long long bits = number_of(get(v->item, &r->state)) & MASK;
+    if (wire && !PyErr_Occurred()) full = new_item(r, 1, wire, r->fresh[bits & MAIN ? 3 : 2], 0);
+    Py_XDECREF(wire);
+    int done = full && !PyDict_SetItem(dict_of(r, r->line), r->line, full) ? DONE : ERROR;
+    Py_XDECREF(full);
+    if (done < 0) return ERROR;
+    v->item = full;
+    v->unique = 1;  /* it gets the next one */
+    if (renumber(r, v) < 0) return ERROR;
+    return resize(r, (int)bits, FULL_MORE + NUMBER_SIZE, 1);
+}
