@@ -144,10 +144,12 @@ _COMMANDS_HEADING: Final = """
 CPU per operation, µs, worst first   per write  server      memcached     its  efficiency"""
 
 
-def show_commands(setting: Setting, sizes: Sizes, items: int, only: Sequence[str]) -> Rows:
+def show_commands(
+    setting: Setting, sizes: Sizes, items: int, only: Sequence[str], threads: int
+) -> Rows:
     """Measure and print what each command costs; return the samples."""
     seconds = setting.seconds * _SHORT
-    measured = compare_commands(setting, seconds, sizes, items, only)
+    measured = compare_commands(setting, seconds, sizes, items, only, threads)
     progress("")
     print(_COMMANDS_HEADING)
     for cell in cells(measured):
@@ -295,6 +297,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     group.add_argument(
         "--items", type=int, default=0, metavar="N", help="other items, stored before (default: 0)"
     )
+    group.add_argument(
+        "--command-threads", type=int, default=1, metavar="N", help="-t of servers (default: 1)"
+    )
     group = parser.add_argument_group("the scenario matrix")
     group.add_argument(
         "--group",
@@ -331,9 +336,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     chosen = options.scenario or (["threads"] if options.threads else summaries)
     options.scenario = list(dict.fromkeys(chosen))
-    for name in ("rounds", "seconds", "connections", "starts", "megabytes"):
+    for name in ("rounds", "seconds", "connections", "starts", "megabytes", "command_threads"):
         if getattr(options, name) <= 0:
-            parser.error(f"--{name} must be positive")
+            parser.error(f"--{name.replace('_', '-')} must be positive")
     fault = Sizes(options.key_size, options.value_size).fault()
     if fault:
         parser.error(fault)
@@ -387,6 +392,7 @@ def bench(options: argparse.Namespace) -> int:
                 Sizes(options.key_size, options.value_size),
                 options.items,
                 options.command,
+                options.command_threads,
             ),
             "eviction": lambda: show_eviction(setting, options.megabytes),
             "half-load": lambda: show_latency(setting, options.half_load_of or [_GATED]),
@@ -409,7 +415,7 @@ def write_json(
 ) -> None:
     """Write every measurement to a file."""
     names = ["rounds", "seconds", "connections", "starts", "megabytes"]
-    names += ["key_size", "value_size", "items", "generator", "threads", "load"]
+    names += ["key_size", "value_size", "items", "command_threads", "generator", "threads", "load"]
     content = {
         "cpu": who.describe_cpu(),
         "servers": {one.name: one.description for one in parties},

@@ -7,13 +7,13 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from harness.contestants import in_turn
 from harness.processes import HOST, BenchError, Running, load, pinned, progress
 from harness.requests import Command, Sizes, batch, commands, key_of, store_of
 from harness.scenarios import Setting
+from harness.workers import times
 
 __all__ = ["Cell", "Sample", "cells", "compare_commands"]
 
@@ -161,9 +161,8 @@ def _receive_ends(connection: socket.socket, command: Command, end: bytes, left:
 
 
 def _processor_seconds(pid: int) -> float:
-    """Return the processor time of a process, which the kernel counts in nanoseconds."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(one.read_text(encoding="ascii").split()[0]) for one in tasks) / 1e9
+    """Return the processor time of all threads or workers, in seconds."""
+    return sum(times(pid).values()) / 1e9
 
 
 def _measure(
@@ -202,7 +201,7 @@ def _raise_limit(files: int) -> None:
 
 
 def compare_commands(
-    setting: Setting, seconds: float, sizes: Sizes, items: int, only: Sequence[str]
+    setting: Setting, seconds: float, sizes: Sizes, items: int, only: Sequence[str], threads: int
 ) -> list[Sample]:
     """Measure commands on every server.
 
@@ -212,6 +211,7 @@ def compare_commands(
         sizes: the sizes of keys and values.
         items: how many other items are stored before.
         only: the names of the commands; empty for all.
+        threads: the servers' threads or workers.
 
     Raises:
         BenchError: a server fails, or replies differently.
@@ -221,7 +221,7 @@ def compare_commands(
     table = commands(sizes)
     of_keys = connections * _steps(connections) * max(PIPELINES)
     megabytes = _MEGABYTES + (of_keys * sizes.value + items * _ITEM) // 2**20
-    more = "-c", str(2 * connections + _MORE_CONNECTIONS)
+    more = "-c", str(2 * connections + _MORE_CONNECTIONS), "-t", str(threads)
     _raise_limit(len(setting.contestants) * connections + _MORE_CONNECTIONS)
     with ExitStack() as stack:
         servers = {
