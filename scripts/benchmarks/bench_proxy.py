@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness import contestants as who
+from harness.commands import Sample, allow_connections, cells, measure_commands
 from harness.contestants import Contestant, in_turn
 from harness.processes import (
     BenchError,
@@ -31,9 +32,12 @@ from harness.processes import (
     two_cores,
 )
 from harness.proxies import PEER, Proxy, memcached_proxy, memlite_proxy, nutcracker
+from harness.requests import Sizes, commands
 from harness.scenarios import Cost, Measurement, Scenario, Setting, costs, measure
 
 _MEGABYTES: Final = 1024  # of a node: no item is evicted
+
+_COMMANDS_SECONDS: Final = 0.1  # of --seconds: there are so many of them
 
 Rows = list[dict[str, Any]]
 
@@ -97,6 +101,11 @@ LOADS: Final = {
     "nodes-100": _gets("100 nodes", nodes=100),
 }
 
+
+def _commands() -> list[str]:
+    return [name for name, one in commands(Sizes()).items() if not one.binary]
+
+
 # Measuring
 
 
@@ -146,6 +155,24 @@ class Bench:
                 ]
             return found, {which: resident(server.pid) for which, server in servers.items()}
 
+    def compare_commands(self, names: Sequence[str]) -> list[Sample]:
+        """Measure commands of the text protocol on all proxies but nutcracker."""
+        setting = self.setting
+        server_core, other_core = setting.cores
+        proxies = [one for one in self.proxies if one.name != PEER]
+        allow_connections(len(proxies) * setting.connections)
+        with ExitStack() as stack:
+            nodes = [
+                stack.enter_context(self.node.running(other_core, _MEGABYTES)).port
+                for _ in range(3)
+            ]
+            servers = {
+                one.name: stack.enter_context(one.running(server_core, nodes, self.folder))
+                for one in proxies
+            }
+            seconds = setting.seconds * _COMMANDS_SECONDS
+            return measure_commands(setting, servers, seconds, Sizes(), names)
+
 
 # Tables
 
@@ -162,6 +189,20 @@ def _show(row: Cost, memory: int) -> None:
         f"{memory / 2**20:>8.0f}",
         flush=True,
     )
+
+
+_COMMANDS_HEADING: Final = """
+CPU per operation, µs, worst first   per write  proxy       memcached     its  efficiency"""
+
+
+def _show_commands(measured: Sequence[Sample]) -> None:
+    print(_COMMANDS_HEADING)
+    for cell in cells(measured):
+        print(
+            f"commands     {cell.command:<20}{cell.pipeline:>12}  {cell.server:<11}"
+            f"{cell.peer:>10.2f}{cell.ours:>8.2f}{cell.efficiency:>12.2f}",
+            flush=True,
+        )
 
 
 def _show_worst(rows: Sequence[Cost]) -> None:
@@ -206,9 +247,22 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--memcached-proxy", metavar="PROGRAM", help="measure the proxy of this memcached as well"
     )
+    parser.add_argument(
+        "--command",
+        action="append",
+        choices=["all", *_commands()],
+        default=[],
+        help="measure this command of the text protocol instead, or all, beside memcached's proxy;"
+        " a tenth of --seconds for each (repeatable; any other word lists them)",
+        metavar="NAME",
+    )
     who.add_options(parser)
     options = parser.parse_args(arguments)
-    options.load = list(dict.fromkeys(options.load or LOADS))
+    if options.command and (options.load or options.memcached_proxy is None):
+        parser.error("--command needs --memcached-proxy, and has no --load")
+    options.load = [] if options.command else list(dict.fromkeys(options.load or LOADS))
+    if "all" in options.command:
+        options.command = _commands()
     for name in ("rounds", "seconds"):
         if getattr(options, name) <= 0:
             parser.error(f"--{name} must be positive")
@@ -249,15 +303,21 @@ def _bench(options: argparse.Namespace, cores: tuple[int, int]) -> int:
     with tempfile.TemporaryDirectory(prefix="memlite-bench-") as directory:
         folder = Path(directory)
         setting = Setting(
-            builds, cores, compile_loadgen(folder), options.rounds, options.seconds, connections=0
+            builds, cores, compile_loadgen(folder), options.rounds, options.seconds, connections=50
         )
         print(who.describe_cpu())
         print(f"nodes: {node.description}")
         for one in proxies:
             print(f"{one.name}: {one.description}")
         print(f"medians of {options.rounds} rounds of {options.seconds:g} s")
-        print(_HEADING, flush=True)
         measuring = Bench(proxies, node, setting, folder)
+        if options.command:
+            samples = measuring.compare_commands(options.command)
+            progress("")
+            _show_commands(samples)
+            rows += [one.as_json() for one in samples]
+        else:
+            print(_HEADING, flush=True)
         for name in options.load:
             measured, memory = measuring.compare(name)
             progress("")
@@ -266,7 +326,8 @@ def _bench(options: argparse.Namespace, cores: tuple[int, int]) -> int:
                 if any(row.server == build.name for build in builds):
                     shown.append(row)
             rows += [one.as_json() | {"memory": memory[one.server]} for one in measured]
-    _show_worst(shown)
+    if shown:
+        _show_worst(shown)
     if options.json is not None:
         content = {"cpu": who.describe_cpu(), "measurements": rows}
         options.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

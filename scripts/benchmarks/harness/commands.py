@@ -15,7 +15,7 @@ from harness.requests import Command, Sizes, batch, commands, key_of, store_of
 from harness.scenarios import Setting
 from harness.workers import times
 
-__all__ = ["Cell", "Sample", "cells", "compare_commands"]
+__all__ = ["Cell", "Sample", "allow_connections", "cells", "compare_commands", "measure_commands"]
 
 PIPELINES: Final = (1, 16)
 _STEPS: Final = 4
@@ -187,12 +187,13 @@ def _measure(
     return 1e6 * used / operations
 
 
-def _raise_limit(files: int) -> None:
-    """Allow this process, and the servers it starts, to have so many files open.
+def allow_connections(count: int) -> None:
+    """Allow this process, and each server it starts, to have so many connections open.
 
     Raises:
         BenchError: the system allows fewer.
     """
+    files = count + _MORE_CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < files:
         raise BenchError(f"{files} open files are needed, and the limit is {hard}; see ulimit -Hn")
@@ -216,13 +217,11 @@ def compare_commands(
     Raises:
         BenchError: a server fails, or replies differently.
     """
-    found = []
     connections, cores = setting.connections, setting.cores
-    table = commands(sizes)
     of_keys = connections * _steps(connections) * max(PIPELINES)
     megabytes = _MEGABYTES + (of_keys * sizes.value + items * _ITEM) // 2**20
     more = "-c", str(2 * connections + _MORE_CONNECTIONS), "-t", str(threads)
-    _raise_limit(len(setting.contestants) * connections + _MORE_CONNECTIONS)
+    allow_connections(len(setting.contestants) * connections)
     with ExitStack() as stack:
         servers = {
             one.name: stack.enter_context(one.running(cores[0], megabytes, *more))
@@ -234,16 +233,40 @@ def compare_commands(
                 # Many per write: one at a time, ten million take half an hour on a busy machine.
                 fill = [f"--keys={items}", "--prefill", "--pipeline=100", "--connections=4"]
                 load(setting.loadgen, server.port, cores[1], fill)
-        stack.enter_context(pinned(cores[1]))
+        return measure_commands(setting, servers, seconds, sizes, only or list(commands(sizes)))
+
+
+def measure_commands(
+    setting: Setting,
+    servers: Mapping[str, Running],
+    seconds: float,
+    sizes: Sizes,
+    names: Sequence[str],
+) -> list[Sample]:
+    """Measure commands on servers that run; see `compare_commands`.
+
+    Args:
+        setting: the cores, rounds and connections.
+        servers: by their names, the one to compare with first.
+        seconds: the duration of a measurement.
+        sizes: the sizes of keys and values.
+        names: the names of the commands.
+
+    Raises:
+        BenchError: a server replies differently.
+    """
+    found = []
+    table = commands(sizes)
+    with pinned(setting.cores[1]):
         for binary in (False, True):  # a connection speaks one protocol
             chosen = {
                 number: name
                 for number, (name, command) in enumerate(table.items())
-                if command.binary is binary and (not only or name in only)
+                if command.binary is binary and name in names
             }
             with ExitStack() as connected:
                 clients = {
-                    which: _Clients(connected, server.port, connections if chosen else 0)
+                    which: _Clients(connected, server.port, setting.connections if chosen else 0)
                     for which, server in servers.items()
                 }
                 for number, name in chosen.items():

@@ -732,6 +732,33 @@ def test_proxies(tmp_path):
         assert [row[1] for row in rows(text, f"{name} ")] == ["nutcracker", "memlite"]
 
 
+def _proxying_memcached() -> str:
+    """Return a memcached that was built with its proxy; empty if there is none."""
+    program = os.environ.get("MEMLITE_TEST_MEMCACHED_PROXY") or shutil.which("memcached") or ""
+    usage = [program, "-h"] if program else ["true"]
+    known = subprocess.run(usage, capture_output=True, text=True, check=False).stdout
+    return program if "proxy_config" in known else ""
+
+
+@pytest.mark.skipif(
+    not _proxying_memcached(),
+    reason="no memcached was built with its proxy; MEMLITE_TEST_MEMCACHED_PROXY can name one",
+)
+@patiently
+def test_commands_of_proxies():
+    program = _proxying_memcached()
+    names = ["gets, hit", "cas"]
+    chosen = [word for name in names for word in ("--command", name)]
+    short = "--rounds", 1, "--seconds", 0.01
+    text = run("bench_proxy.py", *chosen, "--memcached-proxy", program, *short)
+    measured = [line[13:33].strip() for line in text.splitlines() if line[:9] == "commands "]
+    assert sorted(measured) == sorted(names * 2)
+
+
+def test_commands_of_proxies_are_compared_with_memcacheds():
+    assert "--memcached-proxy" in run("bench_proxy.py", "--command", "all", code=2)
+
+
 @pytest.mark.slow
 def test_scaling(tmp_path, monkeypatch):
     monkeypatch.setenv("MEMLITE_TEST_LEASE_SECONDS", "4")
