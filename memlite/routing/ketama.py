@@ -1,5 +1,6 @@
 """Ketama, as libmemcached's ``ketama_weighted`` and twemproxy have it: a ring of points."""
 
+import functools
 import math
 import struct
 from bisect import bisect_left
@@ -76,6 +77,13 @@ class Ring:
         return shares
 
 
+# A move needs the rings before and after it, and all that know of it in a process need the same
+# ones. One of ten nodes takes a few milliseconds.
+@functools.lru_cache(maxsize=8)
+def _ring(members: tuple[Member, ...]) -> Ring:
+    return Ring(members)
+
+
 class Ketama:
     """Gives a key to the node with the first point from the key's hash on.
 
@@ -93,7 +101,7 @@ class Ketama:
         self._tagged = bool(tag)
         self._hash = hash_key
         self._nodes = len(members)
-        self.ring = Ring(members)
+        self.ring = _ring(tuple(members))
 
     def index(self, key: bytes) -> int:
         """Return the index of the node that has `key`."""
