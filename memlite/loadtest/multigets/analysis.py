@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from memlite.loadtest.multigets.runs import Run
 from memlite.loadtest.results import Interval, Latency
-from memlite.loadtest.statistics import curve, decode, merge, positive_interval
+from memlite.loadtest.statistics import curve, decode, merge, percentiles, positive_interval
 from memlite.loadtest.units import grouped, percent
 
 __all__ = ["PERCENTILES", "Comparison", "Side", "buckets", "compare_sizes", "doubts", "sentence"]
@@ -131,7 +131,7 @@ def _side(runs: Sequence[Run]) -> Side:
 def _percentiles(times: Latency) -> tuple[float, ...]:
     if not times.count:
         return ()
-    found = decode(times).get_percentile_to_value_dict(list(PERCENTILES))
+    found = percentiles(decode(times), PERCENTILES)
     return tuple(float(found[one]) for one in PERCENTILES)
 
 

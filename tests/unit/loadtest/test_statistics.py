@@ -19,6 +19,7 @@ from memlite.loadtest.statistics import (
     latency,
     merge,
     new_histogram,
+    percentiles,
     point,
     positive_interval,
     ratio,
@@ -119,6 +120,17 @@ def test_percentiles():
     assert (found.least, found.p50, found.p90, found.p99, found.p999, found.most) == (
         1, 500, 900, 990, 999, 1000,
     )  # fmt: skip
+
+
+@given(
+    st.dictionaries(st.integers(1, 2**31), st.integers(1, 10**6), min_size=1),
+    st.lists(st.floats(0.01, 100), min_size=1, unique=True),
+)
+def test_percentiles_are_those_of_the_library(times, wanted):
+    histogram = new_histogram()
+    for value, count in times.items():
+        histogram.record_value(value, count)
+    assert percentiles(histogram, wanted) == histogram.get_percentile_to_value_dict(wanted)
 
 
 def test_an_empty_histogram_is_an_empty_latency():
