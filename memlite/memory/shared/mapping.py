@@ -297,10 +297,8 @@ class Mapping:
         """
         layout, items, used = self.layout, [0] * REGIONS, [0] * REGIONS
         first = layout.slots_at // 8
-        for at in range(layout.slots * REGIONS):
-            word = self._words[first + at]
-            if word <= GONE:
-                continue
+        slots = self._words[first : first + layout.slots * REGIONS].tolist()
+        for at, word in [(at, word) for at, word in enumerate(slots) if word > GONE]:
             place = (word & PLACE) * 8
             length, low, _, _, _, extra, key, kind = RECORD.unpack_from(self._memory, place)
             region = at // layout.slots
