@@ -14,7 +14,7 @@ from tests.support.forked import fork_process
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["bench"]
+__all__ = ["bench", "drawing_one_image"]
 
 
 def bench(*arguments: object) -> "subprocess.CompletedProcess[str]":
@@ -37,7 +37,7 @@ def bench(*arguments: object) -> "subprocess.CompletedProcess[str]":
             contextlib.redirect_stdout(said),
             contextlib.redirect_stderr(complained),
             _forking(),
-            _drawing_one_image(),
+            drawing_one_image(),
         ):
             code = main(words)
     finally:
@@ -58,7 +58,8 @@ def _forking() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _drawing_one_image() -> Iterator[None]:
+def drawing_one_image() -> Iterator[None]:
+    """Draw the figures of pages, and give all images the content of the first."""
     from memlite.loadtest.report import page
 
     before = page.png
