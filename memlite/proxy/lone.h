@@ -1,0 +1,149 @@
+/* A request that came alone: Lone in lone.py. */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *executor, *write, *counters;
+    PyObject *by_line, *nodes;  /* dictionaries, or None while a request must not come alone */
+    PyObject *others;  /* the queue of other requests */
+    Py_ssize_t most;
+    char alone, reads;
+} Lone;
+
+static PyTypeObject Lone_type;
+
+static PyObject *s_answer, *s_fail;
+
+static int lone_init(Lone *self, PyObject *args, PyObject *kwargs) {
+    PyObject *executor;
+    if (kwargs || !PyArg_ParseTuple(args, "O", &executor)) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "an executor is needed");
+        return -1;
+    }
+    Py_XSETREF(self->executor, Py_NewRef(executor));
+    self->reads = 1;
+    return 0;
+}
+
+static int lone_traverse(Lone *self, visitproc visit, void *arg) {
+    Py_VISIT(self->executor);
+    Py_VISIT(self->write);
+    Py_VISIT(self->counters);
+    Py_VISIT(self->by_line);
+    Py_VISIT(self->nodes);
+    Py_VISIT(self->others);
+    return 0;
+}
+
+static int lone_clear(Lone *self) {
+    Py_CLEAR(self->executor);
+    Py_CLEAR(self->write);
+    Py_CLEAR(self->counters);
+    Py_CLEAR(self->by_line);
+    Py_CLEAR(self->nodes);
+    Py_CLEAR(self->others);
+    return 0;
+}
+
+static void lone_dealloc(Lone *self) {
+    PyObject_GC_UnTrack(self);
+    lone_clear(self);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *tell(Lone *self, PyObject *name, PyObject *what) {
+    PyObject *executor = self->executor;
+    if (!executor || executor == Py_None) Py_RETURN_NONE;
+    Py_INCREF(executor);
+    PyObject *result = PyObject_CallMethodOneArg(executor, name, what);
+    Py_DECREF(executor);
+    return result;
+}
+
+static PyObject *lone_answer(Lone *self, PyObject *reply) { return tell(self, s_answer, reply); }
+static PyObject *lone_fail(Lone *self, PyObject *error) { return tell(self, s_fail, error); }
+
+/* Forwards a request; returns whether it was, or -1. */
+static int forward(Lone *self, PyObject *node, PyObject *data, int reads) {
+    self->alone = 1;
+    self->reads = (char)reads;
+    Py_INCREF(node);
+    int failed = send_by(node, data, (PyObject *)self);
+    Py_DECREF(node);
+    return failed ? -1 : 1;
+}
+
+static int take_line(Lone *self, PyObject *by_line, PyObject *data, PyObject *kind) {
+    if (self->alone) return 0;
+    PyObject *node = PyDict_GetItemWithError(by_line, data);
+    if (!node) return PyErr_Occurred() ? -1 : 0;
+    return (PyObject *)Py_TYPE(node) == kind ? forward(self, node, data, 1) : 0;
+}
+
+static PyObject *lone_take(Lone *self, PyObject *const *args, Py_ssize_t count) {
+    if (count != 3 || !PyDict_Check(args[0]) || !PyBytes_CheckExact(args[1]))
+        return PyErr_Format(PyExc_TypeError, "a dictionary, bytes and a type are needed");
+    int taken = take_line(self, args[0], args[1], args[2]);
+    return taken < 0 ? NULL : PyBool_FromLong(taken);
+}
+
+static int take_set(Lone *self, PyObject *nodes, PyObject *data, long most, PyObject *kind) {
+    const char *start = PyBytes_AS_STRING(data), *end = start + PyBytes_GET_SIZE(data), *line = line_end(start, end), *word;
+    if (self->alone || !line || set_end(start, line, end, most, &word) != end) return 0;
+    PyObject *key = PyBytes_FromStringAndSize(start + 4, word - start - 4);
+    PyObject *node = key ? PyDict_GetItemWithError(nodes, key) : NULL;
+    Py_XDECREF(key);
+    if (!node) return PyErr_Occurred() ? -1 : 0;
+    return (PyObject *)Py_TYPE(node) == kind ? forward(self, node, data, 0) : 0;
+}
+
+static int take_change(Lone *self, PyObject *nodes, PyObject *data, PyObject *kind) {
+    const char *start = PyBytes_AS_STRING(data), *word = NULL, *found = changed_key(start, start + PyBytes_GET_SIZE(data), &word);
+    if (self->alone || !found) return 0;
+    PyObject *key = PyBytes_FromStringAndSize(found, word - found);
+    PyObject *node = key ? PyDict_GetItemWithError(nodes, key) : NULL;
+    Py_XDECREF(key);
+    if (!node) return PyErr_Occurred() ? -1 : 0;
+    return (PyObject *)Py_TYPE(node) == kind ? forward(self, node, data, 0) : 0;
+}
+
+static PyObject *lone_take_set(Lone *self, PyObject *const *args, Py_ssize_t count) {
+    long most = count == 4 ? PyLong_AsLong(args[2]) : -1;
+    if (most < 0 || !PyDict_Check(args[0]) || !PyBytes_CheckExact(args[1]))
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "a dictionary, bytes, a number and a type are needed");
+    int taken = take_set(self, args[0], args[1], most, args[3]);
+    return taken < 0 ? NULL : PyBool_FromLong(taken);
+}
+
+static PyMethodDef lone_methods[] = {
+    {"answer", (PyCFunction)lone_answer, METH_O, "Take the reply."},
+    {"fail", (PyCFunction)lone_fail, METH_O, "Take the error that stands for the reply."},
+    {"take", (PyCFunction)(void (*)(void))lone_take, METH_FASTCALL, "Forward a get that is known by its line."},
+    {"take_set", (PyCFunction)(void (*)(void))lone_take_set, METH_FASTCALL, "Forward a small set."},
+    {NULL},
+};
+static PyMemberDef lone_members[] = {
+    {"executor", T_OBJECT, offsetof(Lone, executor), 0, NULL},
+    {"write", T_OBJECT, offsetof(Lone, write), 0, NULL},
+    {"counters", T_OBJECT, offsetof(Lone, counters), 0, NULL},
+    {"by_line", T_OBJECT, offsetof(Lone, by_line), 0, NULL},
+    {"nodes", T_OBJECT, offsetof(Lone, nodes), 0, NULL},
+    {"others", T_OBJECT, offsetof(Lone, others), 0, NULL},
+    {"most", T_PYSSIZET, offsetof(Lone, most), 0, NULL},
+    {"alone", T_BOOL, offsetof(Lone, alone), 0, NULL},
+    {"reads", T_BOOL, offsetof(Lone, reads), 0, NULL},
+    {NULL},
+};
+static PyTypeObject Lone_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "memlite.proxy._native.Lone",
+    .tp_basicsize = sizeof(Lone),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "A request that came alone.",
+    .tp_new = PyType_GenericNew,
+    .tp_init = (initproc)lone_init,
+    .tp_traverse = (traverseproc)lone_traverse,
+    .tp_clear = (inquiry)lone_clear,
+    .tp_dealloc = (destructor)lone_dealloc,
+    .tp_methods = lone_methods,
+    .tp_members = lone_members,
+};

@@ -1,0 +1,162 @@
+/* Nodes and their connections, whose attributes are known by `know`: node.py and link.py. */
+
+static struct {
+    PyTypeObject *node, *link;
+    PyObject *one_part, *other_part;  /* types of receivers in Python */
+    PyObject *monotonic, *monotonic_ns;
+    PyObject *append, *popleft;  /* of the deques of receivers */
+    long long many_pending;
+    double between_times, between_its_times;  /* seconds */
+    Field limited, queue, pending, answered, last_sent, timed, last_timed, until, lease, lease_until, scheduler, flusher,
+        flush_due, timer, of_node, in_batches, queued, timing, due, next_timed, retired, usual, owner, paused, write;
+} known;
+
+static PyObject *s_together, *s_call_together, *s_flush, *s_handed_out;
+
+static PyObject *s_append, *s_popleft, *s_send;
+
+/* Has what waits for a node be sent in the next iteration of the event loop: `Node._flush_next`. */
+static int flush_next(PyObject *node) {
+    PyObject *lease = get(node, &known.lease), *until = lease ? get(lease, &known.lease_until) : NULL;
+    Py_XDECREF(lease);
+    if (set_new(node, &known.until, until)) return -1;
+    PyObject *scheduler = get(node, &known.scheduler), *flusher = scheduler ? get(node, &known.flusher) : NULL;
+    PyObject *together = flusher ? PyObject_GetAttr(scheduler, s_together) : NULL;
+    int failed = -1;
+    if (together && PyList_CheckExact(together) && PyList_GET_SIZE(together)) failed = PyList_Append(together, flusher);
+    else if (together) {
+        PyObject *result = PyObject_CallMethodOneArg(scheduler, s_call_together, flusher);
+        failed = result ? 0 : -1;
+        Py_XDECREF(result);
+    }
+    Py_XDECREF(scheduler);
+    Py_XDECREF(flusher);
+    Py_XDECREF(together);
+    return failed;
+}
+
+/* Sends what waits for a node, if there is nothing to do but that; returns whether it was so, or -1. */
+static int flush_usual(PyObject *node) {
+    PyObject *queue = get(node, &known.queue), *link = NULL, *data = NULL, *write = NULL, *timing = NULL, *moment;
+    int done = queue ? 0 : -1, is, times = 0;
+    Py_ssize_t count = 0, total = 0;
+    double now, due;
+    if (done || !PyList_CheckExact(queue) || !(count = PyList_GET_SIZE(queue))) goto end;
+    done = -1;
+    if ((is = is_same(node, &known.timer, Py_None))) { done = is < 0 ? -1 : 0; goto end; }
+    if (!(link = get(node, &known.of_node))) goto end;
+    if (!PyObject_TypeCheck(link, known.link)) { done = 0; goto end; }
+    if ((is = is_same(link, &known.paused, Py_False)) < 1) { done = is; goto end; }
+    if (!(moment = PyObject_CallNoArgs(known.monotonic))) goto end;
+    now = PyFloat_AsDouble(moment);
+    Py_DECREF(moment);
+    due = get_float(node, &known.until);
+    if (PyErr_Occurred()) goto end;
+    if (now >= due) { done = 0; goto end; }
+    long long timed = get_number(node, &known.timed);
+    if (timed == -1 && PyErr_Occurred()) goto end;
+    if (!timed) {
+        if (!(timing = get(node, &known.timing))) goto end;
+        due = get_float(timing, &known.due);
+        double next = get_float(node, &known.next_timed);
+        if (PyErr_Occurred()) goto end;
+        times = now >= due || now >= next;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *one = PyList_GET_ITEM(queue, i);
+        if (!PyBytes_CheckExact(one)) { done = 0; goto end; }
+        total += PyBytes_GET_SIZE(one);
+    }
+    if (count == 1) data = Py_NewRef(PyList_GET_ITEM(queue, 0));
+    else if ((data = PyBytes_FromStringAndSize(NULL, total))) {
+        char *to = PyBytes_AS_STRING(data);
+        for (Py_ssize_t i = 0; i < count; i++) {
+            PyObject *one = PyList_GET_ITEM(queue, i);
+            memcpy(to, PyBytes_AS_STRING(one), PyBytes_GET_SIZE(one));
+            to += PyBytes_GET_SIZE(one);
+        }
+    }
+    if (!data || !(write = get(link, &known.write))) goto end;
+    long long more = get_number(node, &known.in_batches), last = get_number(node, &known.last_sent);
+    long long answered = get_number(node, &known.answered);
+    if (PyErr_Occurred()) goto end;
+    last += count + more;
+    if (put_number(node, &known.last_sent, last) || PyList_SetSlice(queue, 0, count, NULL)
+        || (more && put_number(node, &known.in_batches, 0)) || put_number(node, &known.queued, 0)
+        || put(node, &known.flush_due, Py_False)
+        || put(node, &known.limited, last - answered > known.many_pending ? Py_True : Py_False)
+        || (times && (set_new(node, &known.timed, PyObject_CallNoArgs(known.monotonic_ns))
+                      || put_number(node, &known.last_timed, last)
+                      || set_new(timing, &known.due, PyFloat_FromDouble(now + known.between_times))
+                      || set_new(node, &known.next_timed, PyFloat_FromDouble(now + known.between_its_times))))
+        || write_with(write, data, 0, total)) goto end;
+    done = 1;
+end:
+    Py_XDECREF(queue);
+    Py_XDECREF(link);
+    Py_XDECREF(data);
+    Py_XDECREF(write);
+    Py_XDECREF(timing);
+    return done;
+}
+
+/* Has `node` send a request; what `Node.send` does if nothing is special is done here. */
+static int send_by(PyObject *node, PyObject *data, PyObject *receiver) {
+    PyObject *result, *queue, *pending = NULL;
+    int is = Py_IS_TYPE(node, known.node) ? is_same(node, &known.limited, Py_False) : 0, failed = -1;
+    if (is < 0) return -1;
+    if (is) {
+        if (!(queue = get(node, &known.queue)) || !(pending = get(node, &known.pending)) || !PyList_CheckExact(queue)) goto done;
+        if (!PyList_GET_SIZE(queue) && flush_next(node)) goto done;
+        if (PyList_Append(queue, data)) goto done;
+        PyObject *with[] = {pending, receiver};
+        result = PyObject_Vectorcall(known.append, with, 2, NULL);
+        failed = result ? 0 : -1;
+        Py_XDECREF(result);
+    done:
+        Py_XDECREF(queue);
+        Py_XDECREF(pending);
+        return failed;
+    }
+    PyObject *args[] = {node, data, receiver};
+    result = PyObject_VectorcallMethod(s_send, args, 3, NULL);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+static PyObject *know(PyObject *self, PyObject *args) {
+    PyObject *node, *link, *deque, *one, *other, *monotonic, *monotonic_ns, *timing, *lease;
+    long long many;
+    double between, between_its;
+    if (!PyArg_ParseTuple(args, "O!O!O!OOO!O!OOLdd", &PyType_Type, &node, &PyType_Type, &link, &PyType_Type, &deque, &one,
+                          &other, &PyType_Type, &timing, &PyType_Type, &lease, &monotonic, &monotonic_ns, &many, &between, &between_its)) return NULL;
+    struct { Field *field; PyObject *type; const char *name; } fields[] = {
+        {&known.limited, node, "_limited"}, {&known.queue, node, "_queue"}, {&known.pending, node, "_pending"},
+        {&known.answered, node, "_answered"}, {&known.last_sent, node, "_last_sent"}, {&known.timed, node, "_timed"},
+        {&known.last_timed, node, "_last_timed"}, {&known.until, node, "_until"}, {&known.lease, node, "_lease"},
+        {&known.lease_until, lease, "until"}, {&known.scheduler, node, "_scheduler"}, {&known.flusher, node, "_flusher"},
+        {&known.flush_due, node, "_flush_due"}, {&known.timer, node, "_timer"}, {&known.of_node, node, "_link"},
+        {&known.in_batches, node, "_in_batches"}, {&known.queued, node, "_queued"}, {&known.timing, node, "_timing"},
+        {&known.due, timing, "due"}, {&known.next_timed, node, "_next_timed"}, {&known.retired, node, "_retired"},
+        {&known.usual, link, "_usual"}, {&known.owner, link, "_owner"}, {&known.paused, link, "paused"},
+        {&known.write, link, "write"}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (find_field(fields[i].field, fields[i].type, fields[i].name)) return NULL;
+    PyObject *append = PyObject_GetAttr(deque, s_append), *popleft = append ? PyObject_GetAttr(deque, s_popleft) : NULL;
+    if (!popleft) {
+        Py_XDECREF(append);
+        return NULL;
+    }
+    Py_XSETREF(known.append, append);
+    Py_XSETREF(known.popleft, popleft);
+    Py_XSETREF(known.node, (PyTypeObject *)Py_NewRef(node));
+    Py_XSETREF(known.link, (PyTypeObject *)Py_NewRef(link));
+    Py_XSETREF(known.one_part, Py_NewRef(one));
+    Py_XSETREF(known.other_part, Py_NewRef(other));
+    Py_XSETREF(known.monotonic, Py_NewRef(monotonic));
+    Py_XSETREF(known.monotonic_ns, Py_NewRef(monotonic_ns));
+    known.many_pending = many;
+    known.between_times = between;
+    known.between_its_times = between_its;
+    Py_RETURN_NONE;
+}

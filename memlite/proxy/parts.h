@@ -1,0 +1,227 @@
+/* What a node was asked for several requests of a client, or for one of several keys: parts.py. */
+
+typedef struct {
+    PyObject_VAR_HEAD
+    PyObject *batch, *buffer, *request;  /* the last for a retrieval of several keys */
+    Py_ssize_t index, missing, have, taken;  /* taken by `join` */
+    char reads;
+    Py_ssize_t ends[];  /* of the replies or items in the buffer: as many as `have` */
+} Part;
+
+static PyTypeObject Part_type;
+static PyObject *s_count_failures, *s_part_done, *s_progressed, *s_take, *s_appendleft;
+
+static PyObject *part_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    PyObject *batch, *request = Py_None;
+    Py_ssize_t index, count;
+    int reads;
+    if (kwargs || !PyArg_ParseTuple(args, "Onnp|O", &batch, &index, &count, &reads, &request)) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "no keywords are taken");
+        return NULL;
+    }
+    if (count < 1 || count > 1 << 20 || index < 0 || index > 255 || (request != Py_None && !PyBytes_CheckExact(request)))
+        return PyErr_Format(PyExc_ValueError, "the index or the count is too large, or the request is not bytes");
+    Part *self = PyObject_NewVar(Part, type, count);
+    if (!self) return NULL;
+    self->batch = Py_NewRef(batch);
+    self->buffer = NULL;
+    self->request = request == Py_None ? NULL : Py_NewRef(request);
+    self->index = index;
+    self->missing = self->request ? 1 : count;
+    self->have = self->taken = 0;
+    self->reads = (char)reads;
+    return (PyObject *)self;
+}
+
+static void part_dealloc(Part *self) {
+    Py_XDECREF(self->batch);
+    Py_XDECREF(self->buffer);
+    Py_XDECREF(self->request);
+    PyObject_Free(self);
+}
+
+/* Adds what begins with `from` in `data` and ends at each of `ends`: one after the other. */
+static int part_add(Part *self, PyObject *data, Py_ssize_t from, const Py_ssize_t *ends, Py_ssize_t count) {
+    PyObject *more = from == 0 && ends[count - 1] == PyBytes_GET_SIZE(data)
+        ? Py_NewRef(data) : PyBytes_FromStringAndSize(PyBytes_AS_STRING(data) + from, ends[count - 1] - from);
+    if (!more) return -1;
+    Py_ssize_t before = self->buffer ? PyBytes_GET_SIZE(self->buffer) : 0;
+    if (self->buffer) {
+        PyBytes_ConcatAndDel(&self->buffer, more);
+        if (!self->buffer) {
+            self->buffer = PyBytes_FromStringAndSize(NULL, 0);  /* which needs no memory */
+            for (Py_ssize_t i = 0; i < self->have; i++) self->ends[i] = 0;
+            return -1;
+        }
+    } else self->buffer = more;
+    for (Py_ssize_t i = 0; i < count; i++) self->ends[self->have++] = before + ends[i] - from;
+    self->missing -= count;
+    return 0;
+}
+
+static int call(PyObject *on, PyObject *name) {
+    PyObject *result = PyObject_CallMethodNoArgs(on, name);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+/* Takes the reply to a retrieval of several keys, one item for each; returns whether it is such. */
+static int part_items(Part *self, PyObject *data, Py_ssize_t from, Py_ssize_t to) {
+    const char *start = PyBytes_AS_STRING(data), *at = start + from, *end = start + to - END_SIZE;
+    const char *key = PyBytes_AS_STRING(self->request), *keys_end = key + PyBytes_GET_SIZE(self->request) - 2;
+    if (end < at || memcmp(end, END, END_SIZE)) return 0;
+    key += 4;  /* "get " */
+    for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
+        if (key >= keys_end) return 0;
+        const char *next = memchr(key, ' ', keys_end - key);
+        if (!next) next = keys_end;
+        Py_ssize_t length = next - key;
+        if (end - at > 6 + length && !memcmp(at, "VALUE ", 6) && !memcmp(at + 6, key, length) && at[6 + length] == ' ') {
+            const char *line = line_end(at, end);
+            if (!line || !(at = item_end(at, line, end))) return 0;
+        }
+        self->ends[i] = at - start - from;
+        key = next + 1;
+    }
+    if (at != end || !(self->buffer = piece(data, from, to))) return 0;
+    self->have = Py_SIZE(self);
+    return 1;
+}
+
+static int part_whole(Part *self, PyObject *reply, int failed) {
+    PyObject *index = PyLong_FromSsize_t(self->index);
+    PyObject *args[] = {self->batch, index, reply, failed ? Py_True : Py_False};
+    PyObject *result = index ? PyObject_VectorcallMethod(s_take, args, 4, NULL) : NULL;
+    Py_XDECREF(index);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+/* Takes `count` replies or, of several keys, one; what remains to be told is told to the batch. */
+static int part_receive(Part *self, PyObject *data, Py_ssize_t from, const Py_ssize_t *ends, Py_ssize_t count) {
+    if (self->request) {
+        self->missing = 0;
+        if (part_items(self, data, from, *ends)) return call(self->batch, s_part_done);
+        if (PyErr_Occurred()) return -1;
+        PyObject *reply = piece(data, from, *ends);
+        int failed = !reply || part_whole(self, reply, 0);
+        Py_XDECREF(reply);
+        return failed ? -1 : 0;
+    }
+    if (part_add(self, data, from, ends, count)) return -1;
+    return self->missing ? 0 : call(self->batch, s_part_done);
+}
+
+static PyObject *part_answer(Part *self, PyObject *reply) {
+    if (!PyBytes_CheckExact(reply) || !self->missing) return PyErr_Format(PyExc_ValueError, "bytes are needed, or no reply is missing");
+    Py_ssize_t end = PyBytes_GET_SIZE(reply);
+    if (part_receive(self, reply, 0, &end, 1)) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *part_fail(Part *self, PyObject *error) {
+    if (!PyBytes_CheckExact(error) || !self->missing) return PyErr_Format(PyExc_ValueError, "bytes are needed, or no reply is missing");
+    if (self->request) {
+        self->missing = 0;
+        if (part_whole(self, error, 1)) return NULL;
+        Py_RETURN_NONE;
+    }
+    PyObject *number = PyLong_FromSsize_t(self->missing);
+    PyObject *result = number ? PyObject_CallMethodOneArg(self->batch, s_count_failures, number) : NULL;
+    Py_XDECREF(number);
+    if (!result) return NULL;
+    Py_DECREF(result);
+    Py_ssize_t end = PyBytes_GET_SIZE(error);
+    while (self->missing) if (part_add(self, error, 0, &end, 1)) return NULL;
+    if (call(self->batch, s_part_done)) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *part_pieces(Part *self, PyObject *ignored) {
+    PyObject *found = PyList_New(self->have);
+    for (Py_ssize_t i = 0; found && i < self->have; i++) {
+        Py_ssize_t from = i ? self->ends[i - 1] : 0;
+        PyObject *one = PyBytes_FromStringAndSize(PyBytes_AS_STRING(self->buffer) + from, self->ends[i] - from);
+        if (!one) Py_CLEAR(found);
+        else PyList_SET_ITEM(found, i, one);
+    }
+    return found;
+}
+
+/* The bytes of what has come in and was not joined. */
+static PyObject *part_held(Part *self, PyObject *ignored) {
+    Py_ssize_t end = self->have ? self->ends[self->have - 1] : 0, sent = self->taken ? self->ends[self->taken - 1] : 0;
+    return PyLong_FromSsize_t(end - sent);
+}
+
+static PyObject *part_discard(Part *self, PyObject *ignored) {
+    if (self->buffer) {
+        PyObject *nothing = PyBytes_FromStringAndSize(NULL, 0);
+        if (!nothing) return NULL;
+        Py_SETREF(self->buffer, nothing);
+    }
+    for (Py_ssize_t i = 0; i < self->have; i++) self->ends[i] = 0;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef part_methods[] = {
+    {"answer", (PyCFunction)part_answer, METH_O, "Take a reply."},
+    {"fail", (PyCFunction)part_fail, METH_O, "Take the error that stands for each missing reply."},
+    {"pieces", (PyCFunction)part_pieces, METH_NOARGS, "The replies or items that there are."},
+    {"held", (PyCFunction)part_held, METH_NOARGS, "Return the bytes of replies that are there and were not joined."},
+    {"discard", (PyCFunction)part_discard, METH_NOARGS, "Have the replies that are there be empty."},
+    {NULL},
+};
+static PyMemberDef part_members[] = {
+    {"batch", T_OBJECT_EX, offsetof(Part, batch), READONLY, NULL},
+    {"missing", T_PYSSIZET, offsetof(Part, missing), READONLY, NULL},
+    {"have", T_PYSSIZET, offsetof(Part, have), READONLY, NULL},
+    {"request", T_OBJECT, offsetof(Part, request), READONLY, NULL},
+    {"reads", T_BOOL, offsetof(Part, reads), READONLY, NULL},
+    {NULL},
+};
+static PyTypeObject Part_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "memlite.proxy._native.Part",
+    .tp_basicsize = sizeof(Part),
+    .tp_itemsize = sizeof(Py_ssize_t),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "Receives a node's replies.",
+    .tp_new = part_new,
+    .tp_dealloc = (destructor)part_dealloc,
+    .tp_methods = part_methods,
+    .tp_members = part_members,
+};
+
+/* The pieces of parts in an order that names, for each piece, its part; as many as there are. */
+static PyObject *join(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    Py_ssize_t begin = count == 4 ? PyLong_AsSsize_t(args[2]) : -1, number, total = 0, i, parts, starts[256];
+    if (begin < 0 || !PyBytes_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || !PyBytes_CheckExact(args[3])
+        || begin > (number = PyBytes_GET_SIZE(args[0])) || (parts = PyList_GET_SIZE(args[1])) > 256)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "bytes, a list, a position and bytes are needed");
+    const unsigned char *order = (const unsigned char *)PyBytes_AS_STRING(args[0]);
+    PyObject **list = PySequence_Fast_ITEMS(args[1]);
+    for (i = 0; i < parts; i++) {
+        if (!Py_IS_TYPE(list[i], &Part_type)) return PyErr_Format(PyExc_TypeError, "parts are needed");
+        starts[i] = ((Part *)list[i])->taken;
+    }
+    for (i = begin; i < number; i++) {
+        Part *part = order[i] < parts ? (Part *)list[order[i]] : NULL;
+        if (!part || part->taken == part->have) break;
+        total += part->ends[part->taken] - (part->taken ? part->ends[part->taken - 1] : 0);
+        part->taken++;
+    }
+    number = i;
+    Py_ssize_t tail = PyBytes_GET_SIZE(args[3]);
+    PyObject *result = PyBytes_FromStringAndSize(NULL, total + tail);
+    char *to = result ? PyBytes_AS_STRING(result) : NULL;
+    for (i = begin; result && i < number; i++) {
+        Part *part = (Part *)list[order[i]];
+        Py_ssize_t at = starts[order[i]]++, from = at ? part->ends[at - 1] : 0;
+        memcpy(to, PyBytes_AS_STRING(part->buffer) + from, part->ends[at] - from);
+        to += part->ends[at] - from;
+    }
+    if (!result) return NULL;
+    memcpy(to, PyBytes_AS_STRING(args[3]), tail);
+    return Py_BuildValue("(Nn)", result, number);
+}

@@ -1,0 +1,70 @@
+/* Where replies end: the twin of merge.py, and of scanner.py of the client. */
+
+static const char END[] = "END\r\n";
+#define END_SIZE ((Py_ssize_t)sizeof END - 1)
+
+static int is_end(const char *at, const char *end) {
+    return end - at >= END_SIZE && !memcmp(at, END, END_SIZE);
+}
+
+/* Where the item at `at` ends, which `END` must follow; NULL if there is anything else. */
+static const char *get_end(const char *at, const char *end) {
+    const char *line = *at == 'V' ? line_end(at, end) : NULL, *word = at;
+    if (!line) return NULL;
+    int spaces = 0;
+    for (const char *c = at; c < line; c++) if (*c == ' ') { spaces++; word = c + 1; }
+    long long length = spaces == 3 ? number(word, line) : -1;
+    if (length < 0 || length > end - line - 4) return NULL;
+    const char *after = line + 4 + length;
+    return after[-1] == '\n' && is_end(after, end) ? after : NULL;
+}
+
+/* Where the item at `at` ends, whose header `line` ends; NULL if it is none, or not all of it is there. */
+static const char *item_end(const char *at, const char *line, const char *end) {
+    const char *words[6] = {at};
+    int known = 1;  /* of them, and then one past the last */
+    for (const char *c = at; c < line && known < 6; c++) if (*c == ' ') words[known++] = c + 1;
+    if (known < 4 || known > 5) return NULL;
+    words[known] = line + 1;
+    long long length = number(words[3], words[4] - 1);
+    if (length < 0 || length > end - line - 4) return NULL;
+    const char *after = line + 4 + length;
+    return after[-2] == '\r' && after[-1] == '\n' ? after : NULL;
+}
+
+#define LONGEST_LINE 256  /* of a usual reply, longer ones are left to the scanner */
+
+/* Where a reply that is one line ends, or a value of the meta protocol: what a change or a meta get is answered with. NULL
+ * for anything else, and for what the scanner has to look at. */
+static const char *change_end(const char *at, const char *end) {
+    const char *line;
+    switch (*at) {
+    case 'D': case 'N': case 'T': case 'H': case 'O': break;
+    case 'E':
+        if (end - at < 4 || (at[1] != 'X' && memcmp(at, "EN\r\n", 4))) return NULL;
+        break;
+    case 'V':
+        if (end - at < 3 || at[1] != 'A' || at[2] != ' ') return NULL;
+        break;
+    default:
+        if (*at < '0' || *at > '9') return NULL;
+    }
+    if (!(line = line_end(at, end - at > LONGEST_LINE ? at + LONGEST_LINE : end))) return NULL;
+    if (*at != 'V') return line + 2;
+    const char *word = memchr(at + 3, ' ', line - at - 3);
+    long long length = number(at + 3, word ? word : line);
+    if (length < 0 || length > end - line - 4) return NULL;
+    at = line + 4 + length;
+    return at[-2] == '\r' && at[-1] == '\n' ? at : NULL;
+}
+
+/* Where a reply of the usual kinds ends, or NULL. */
+static const char *usual_end(const char *at, const char *end) {
+    if (end - at > 2 && memcmp(at, "VAL", 3) && memcmp(at, "END", 3) && *at != 'S') return change_end(at, end);
+    if (*at == 'S') return end - at >= 8 && !memcmp(at, "STORED\r\n", 8) ? at + 8 : NULL;
+    while (!is_end(at, end)) {  /* of a retrieval of several keys there are several items */
+        const char *line = *at == 'V' ? line_end(at, end) : NULL;
+        if (!line || line - at < 6 || memcmp(at, "VALUE ", 6) || !(at = item_end(at, line, end)) || at == end) return NULL;
+    }
+    return at + END_SIZE;
+}

@@ -1,0 +1,130 @@
+/* Requests and keys by their nodes: executor.py. */
+
+#define FEW 64  /* requests at once */
+
+/* Requests by their nodes. */
+typedef struct { PyObject *node; Py_ssize_t count, size; char *to; } Share;
+
+static int share_of(Share *shares, int *known, PyObject *node) {
+    int at = 0;
+    while (at < *known && shares[at].node != node) at++;
+    if (at == *known) {
+        if (at == MOST_OWNERS) return -1;
+        shares[(*known)++] = (Share){node, 0, 0, NULL};
+    }
+    return at;
+}
+
+/* A list of each node, what it is sent, and the number of its requests, with `extra` bytes around these. */
+static PyObject *of_shares(Share *shares, int known, Py_ssize_t extra) {
+    PyObject *found = PyList_New(known);
+    for (int i = 0; found && i < known; i++) {
+        PyObject *bytes = PyBytes_FromStringAndSize(NULL, shares[i].size + extra);
+        PyObject *one = bytes ? Py_BuildValue("(ONn)", shares[i].node, bytes, shares[i].count) : NULL;
+        if (!one) Py_CLEAR(found);
+        else {
+            shares[i].to = PyBytes_AS_STRING(bytes);
+            PyList_SET_ITEM(found, i, one);
+        }
+    }
+    return found;
+}
+
+static PyObject *split(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    Py_ssize_t most = count == 6 ? PyLong_AsSsize_t(args[3]) : -1;
+    long safe = count == 6 ? PyLong_AsLong(args[4]) : -1;
+    if (PyErr_Occurred()) return NULL;
+    if (count != 6 || !PyBytes_CheckExact(args[0]) || !PyDict_Check(args[1]) || !PyDict_Check(args[2]))
+        return PyErr_Format(PyExc_TypeError, "bytes, two dictionaries, two numbers and a type are needed");
+    if (most > FEW) most = FEW;
+    const char *start = PyBytes_AS_STRING(args[0]), *end = start + PyBytes_GET_SIZE(args[0]), *at = start;
+    Share shares[MOST_OWNERS];
+    unsigned char order[FEW];
+    Py_ssize_t froms[FEW], number = 0;
+    int known = 0, reads = 1;
+    while (at < end && number < most) {
+        PyObject *key, *table, *node;
+        const char *line = line_end(at, end), *after = line ? line + 2 : NULL;
+        if (!line) break;
+        if (*at == 'g' && after - at <= 256 + 8) {
+            key = PyBytes_FromStringAndSize(at, after - at);
+            table = args[1];
+        } else {
+            const char *word = NULL;
+            if (!(after = set_end(at, line, end, safe, &word))) break;
+            key = PyBytes_FromStringAndSize(at + 4, word - at - 4);
+            table = args[2];
+        }
+        node = key ? PyDict_GetItemWithError(table, key) : NULL;
+        Py_XDECREF(key);
+        if (!node && PyErr_Occurred()) return NULL;
+        if (!node || (PyObject *)Py_TYPE(node) != args[5]) break;
+        int share = share_of(shares, &known, node);
+        if (share < 0) break;
+        if (table == args[2]) reads = 0;
+        shares[share].count++;
+        shares[share].size += after - at;
+        order[number] = (unsigned char)share;
+        froms[number++] = at - start;
+        at = after;
+    }
+    if (number < 2) Py_RETURN_NONE;
+    PyObject *found = of_shares(shares, known, 0);
+    for (Py_ssize_t i = 0; found && i < number; i++) {
+        Py_ssize_t size = (i + 1 < number ? froms[i + 1] : at - start) - froms[i];
+        memcpy(shares[order[i]].to, start + froms[i], size);
+        shares[order[i]].to += size;
+    }
+    if (!found) return NULL;
+    return Py_BuildValue("(Ny#nO)", found, (char *)order, number, (Py_ssize_t)(at - start), reads ? Py_True : Py_False);
+}
+
+static PyObject *split_keys(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    if (count != 3 || !PyBytes_CheckExact(args[0]) || !PyDict_Check(args[1]))
+        return PyErr_Format(PyExc_TypeError, "bytes, a dictionary and a type are needed");
+    const char *start = PyBytes_AS_STRING(args[0]), *end = start + PyBytes_GET_SIZE(args[0]) - 2, *at;
+    if (end - start < 5 || memcmp(start, "get ", 4) || end[0] != '\r' || end[1] != '\n') Py_RETURN_NONE;
+    Py_ssize_t number = 1, i = 0;
+    for (at = start + 4; at < end; at++) if (*at == ' ') number++;
+    PyObject *order = PyBytes_FromStringAndSize(NULL, number), *found = NULL;
+    if (!order) return NULL;
+    unsigned char *shared = (unsigned char *)PyBytes_AS_STRING(order);
+    Share shares[MOST_OWNERS];
+    int known = 0;
+    for (at = start + 4, i = 0; i < number; i++) {
+        const char *next = at < end ? memchr(at, ' ', end - at) : NULL;
+        if (!next) next = end;
+        PyObject *key = PyBytes_FromStringAndSize(at, next - at);
+        PyObject *node = key ? PyDict_GetItemWithError(args[1], key) : NULL;
+        Py_XDECREF(key);
+        if (!node && PyErr_Occurred()) goto failed;
+        int share = node && (PyObject *)Py_TYPE(node) == args[2] ? share_of(shares, &known, node) : -1;
+        if (share < 0) {
+            Py_DECREF(order);
+            Py_RETURN_NONE;
+        }
+        shares[share].count++;
+        shares[share].size += next - at + 1;
+        shared[i] = (unsigned char)share;
+        at = next + 1;
+    }
+    if (!(found = of_shares(shares, known, 5))) goto failed;  /* "get" and the end of the line */
+    for (int one = 0; one < known; one++) {
+        memcpy(shares[one].to, "get", 3);
+        memcpy(shares[one].to + shares[one].size + 3, "\r\n", 2);
+        shares[one].to += 3;
+    }
+    for (at = start + 4, i = 0; i < number; i++) {
+        const char *next = at < end ? memchr(at, ' ', end - at) : NULL;
+        if (!next) next = end;
+        Share *share = &shares[shared[i]];
+        *share->to++ = ' ';
+        memcpy(share->to, at, next - at);
+        share->to += next - at;
+        at = next + 1;
+    }
+    return Py_BuildValue("(NN)", found, order);
+failed:
+    Py_DECREF(order);
+    return NULL;
+}
