@@ -25,7 +25,7 @@ may use those that are included before it. */
 #include "delivery.h"
 #include "receiving.h"
 
-#define VERSION 3  /* of the functions: what was compiled for another is not used */
+#define VERSION 4  /* of the functions: what was compiled for another is not used */
 
 static PyMethodDef methods[] = {
     {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, "The pieces of parts in order."},
@@ -47,12 +47,12 @@ static int intern_names(void) {
         {&s_wrote, "wrote"}, {&s_write, "write"}, {&s_unsent, "get_write_buffer_size"}, {&s_together, "_together"},
         {&s_call_together, "call_together"}, {&s_flush, "_flush"}, {&s_handed_out, "_handed_out"}, {&s_lone, "lone"},
         {&s_take_input, "take"}, {&s_appendleft, "appendleft"}, {&s_count_failures, "count_failures"},
-        {&s_part_done, "part_done"}, {&s_progressed, "progressed"}, {&s_take, "take_reply"},
+        {&s_part_done, "part_done"}, {&s_progressed, "progressed"}, {&s_take, "take_reply"}, {&s_loop, "loop"}, {&s_call_soon, "call_soon"}, {&s_record, "record"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!*all[i].to && !(*all[i].to = PyUnicode_InternFromString(all[i].name))) return -1;
     any_answered = (Field){PyUnicode_InternFromString("_answered"), -1};
-    PyTypeObject *types[] = {&Lone_type, &Part_type, &Writer_type, &Flusher_type, &Reception_type, &Receiver_type};
+    PyTypeObject *types[] = {&Lone_type, &Part_type, &Writer_type, &Flusher_type, &Calls_type, &Reception_type, &Receiver_type};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) if (PyType_Ready(types[i])) return -1;
     return any_answered.name ? 0 : -1;
 }

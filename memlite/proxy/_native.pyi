@@ -19,7 +19,7 @@ __all__ = [
     "split_keys",
 ]
 
-VERSION: Final = 3
+VERSION: Final = 4
 
 _Owner = TypeVar("_Owner")
 
@@ -116,6 +116,8 @@ def know(
     keys_part: type,
     timing: type,
     lease: type,
+    scheduler: type,
+    histogram: type,
     monotonic: Callable[[], float],
     monotonic_ns: Callable[[], int],
     many_pending: int,

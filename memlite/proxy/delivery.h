@@ -1,22 +1,60 @@
 /* Replies of a node, given to those who wait for them: `Node.usual_received` in node.py. */
 
-static PyObject *s_bytes_written, *s_note_time, *s_take_some, *s_wrote;
+static PyObject *s_bytes_written, *s_note_time, *s_record, *s_take_some, *s_wrote;
 
 static Field any_answered;  /* of nodes that are not known, in tests */
+
+static PyTypeObject *counters_type;
+static Field bytes_written;  /* of those */
 
 typedef struct { PyObject *counters; Py_ssize_t bytes; } Written;
 
 static int add_written(Written *written) {
     if (!written->bytes) return 0;
-    PyObject *before = PyObject_GetAttr(written->counters, s_bytes_written);
-    PyObject *more = before ? PyLong_FromSsize_t(written->bytes) : NULL;
-    PyObject *sum = more ? PyNumber_Add(before, more) : NULL;
-    int failed = !sum || PyObject_SetAttr(written->counters, s_bytes_written, sum);
+    PyObject *counters = written->counters;
+    Field field = {s_bytes_written, Py_IS_TYPE(counters, counters_type) ? bytes_written.at : -1};
+    PyObject *before = get(counters, &field), *more = before ? PyLong_FromSsize_t(written->bytes) : NULL;
+    int failed = set_new(counters, &field, more ? PyNumber_Add(before, more) : NULL);
     Py_XDECREF(before);
     Py_XDECREF(more);
-    Py_XDECREF(sum);
     written->bytes = 0;
-    return failed ? -1 : 0;
+    return failed;
+}
+
+/* Adds a duration to a histogram: `LatencyHistogram.record`. */
+static int record(PyObject *histogram, long long took) {
+    enum { SUB_BITS = 5 };
+    PyObject *result, *number;
+    if (!Py_IS_TYPE(histogram, known.histogram) || known.buckets.at < 0 || took < 0) {
+        result = (number = PyLong_FromLongLong(took)) ? PyObject_CallMethodOneArg(histogram, s_record, number) : NULL;
+        Py_XDECREF(number);
+        Py_XDECREF(result);
+        return result ? 0 : -1;
+    }
+    int shift = took ? 64 - __builtin_clzll((unsigned long long)took) - SUB_BITS - 1 : 0;
+    Py_ssize_t at = shift <= 0 ? (Py_ssize_t)took : ((Py_ssize_t)shift << SUB_BITS) + (Py_ssize_t)(took >> shift);
+    PyObject *buckets = get(histogram, &known.buckets);
+    int failed = !buckets || !PyList_CheckExact(buckets) || at >= PyList_GET_SIZE(buckets);
+    long long before = failed ? -1 : PyLong_AsLongLong(PyList_GET_ITEM(buckets, at));
+    failed = before < 0 || !(number = PyLong_FromLongLong(before + 1)) || PyList_SetItem(buckets, at, number);
+    Py_XDECREF(buckets);
+    if (failed) return PyErr_Occurred() ? -1 : (PyErr_SetString(PyExc_ValueError, "not such a histogram"), -1);
+    long long count = get_number(histogram, &known.count), total = get_number(histogram, &known.total);
+    long long maximum = get_number(histogram, &known.maximum);
+    if (PyErr_Occurred() || put_number(histogram, &known.count, count + 1) || put_number(histogram, &known.total, total + took))
+        return -1;
+    return took > maximum ? put_number(histogram, &known.maximum, took) : 0;
+}
+
+/* Notes the time to the reply to a write that was timed: `Node._note_time`. */
+static int note_time(PyObject *node) {
+    PyObject *moment = PyObject_CallNoArgs(known.monotonic_ns), *service;
+    long long now = moment ? PyLong_AsLongLong(moment) : -1, since = moment ? get_number(node, &known.timed) : -1;
+    Py_XDECREF(moment);
+    if (PyErr_Occurred() || !(service = get(node, &known.service))) return -1;
+    int failed = record(service, now - since);
+    Py_DECREF(service);
+    return failed ? -1 : put_number(node, &known.timed, 0);
 }
 
 /* Gives the request that came alone its reply, [from, to) of `data`: written at once, if nothing is to be done but that,
@@ -88,8 +126,7 @@ static Py_ssize_t hand_out_all(PyObject *node, PyObject *data, PyObject *pending
     if (found) {
         int failed = 0;
         if (timed && answered + found >= timed) {
-            failed = !(result = PyObject_CallMethodNoArgs(node, s_note_time));
-            Py_XDECREF(result);
+            failed = usual ? note_time(node) : call(node, s_note_time);
         }
         if (failed || put_number(node, usual ? &known.answered : &any_answered, answered + found)) taken = -2;
     }

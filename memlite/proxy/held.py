@@ -60,7 +60,7 @@ class HeldReplies:
     def look(self) -> None:
         """Count what is held, if a node has not answered what it was sent before the last look."""
         nodes, asked = self._cluster.every_node, self._asked
-        slow = any(node.requests - node.pending < asked.get(node, 0) for node in nodes)
+        slow = any(node.answered < asked.get(node, 0) for node in nodes)
         self._asked = {node: node.requests for node in nodes}
         if not (slow or self._counted or self._cluster.makes_wait):
             return

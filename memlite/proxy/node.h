@@ -1,39 +1,18 @@
 /* Nodes and their connections, whose attributes are known by `know`: node.py and link.py. */
 
 static struct {
-    PyTypeObject *node, *link;
+    PyTypeObject *node, *link, *scheduler_type, *histogram;
     PyObject *one_part, *other_part;  /* types of receivers in Python */
     PyObject *monotonic, *monotonic_ns;
     PyObject *append, *popleft;  /* of the deques of receivers */
     long long many_pending;
     double between_times, between_its_times;  /* seconds */
     Field limited, queue, pending, answered, last_sent, timed, last_timed, until, lease, lease_until, scheduler, flusher,
-        flush_due, timer, of_node, in_batches, queued, timing, due, next_timed, retired, usual, owner, paused, write;
+        flush_due, timer, of_node, in_batches, queued, timing, due, next_timed, retired, usual, owner, paused, write, service,
+        buckets, count, total, maximum;  /* the last four of histograms */
 } known;
 
-static PyObject *s_together, *s_call_together, *s_flush, *s_handed_out;
-
-static PyObject *s_append, *s_popleft, *s_send;
-
-/* Has what waits for a node be sent in the next iteration of the event loop: `Node._flush_next`. */
-static int flush_next(PyObject *node) {
-    PyObject *lease = get(node, &known.lease), *until = lease ? get(lease, &known.lease_until) : NULL;
-    Py_XDECREF(lease);
-    if (set_new(node, &known.until, until)) return -1;
-    PyObject *scheduler = get(node, &known.scheduler), *flusher = scheduler ? get(node, &known.flusher) : NULL;
-    PyObject *together = flusher ? PyObject_GetAttr(scheduler, s_together) : NULL;
-    int failed = -1;
-    if (together && PyList_CheckExact(together) && PyList_GET_SIZE(together)) failed = PyList_Append(together, flusher);
-    else if (together) {
-        PyObject *result = PyObject_CallMethodOneArg(scheduler, s_call_together, flusher);
-        failed = result ? 0 : -1;
-        Py_XDECREF(result);
-    }
-    Py_XDECREF(scheduler);
-    Py_XDECREF(flusher);
-    Py_XDECREF(together);
-    return failed;
-}
+static PyObject *s_append, *s_popleft;
 
 /* Sends what waits for a node, if there is nothing to do but that; returns whether it was so, or -1. */
 static int flush_usual(PyObject *node) {
@@ -100,36 +79,14 @@ end:
     return done;
 }
 
-/* Has `node` send a request; what `Node.send` does if nothing is special is done here. */
-static int send_by(PyObject *node, PyObject *data, PyObject *receiver) {
-    PyObject *result, *queue, *pending = NULL;
-    int is = Py_IS_TYPE(node, known.node) ? is_same(node, &known.limited, Py_False) : 0, failed = -1;
-    if (is < 0) return -1;
-    if (is) {
-        if (!(queue = get(node, &known.queue)) || !(pending = get(node, &known.pending)) || !PyList_CheckExact(queue)) goto done;
-        if (!PyList_GET_SIZE(queue) && flush_next(node)) goto done;
-        if (PyList_Append(queue, data)) goto done;
-        PyObject *with[] = {pending, receiver};
-        result = PyObject_Vectorcall(known.append, with, 2, NULL);
-        failed = result ? 0 : -1;
-        Py_XDECREF(result);
-    done:
-        Py_XDECREF(queue);
-        Py_XDECREF(pending);
-        return failed;
-    }
-    PyObject *args[] = {node, data, receiver};
-    result = PyObject_VectorcallMethod(s_send, args, 3, NULL);
-    Py_XDECREF(result);
-    return result ? 0 : -1;
-}
-
 static PyObject *know(PyObject *self, PyObject *args) {
-    PyObject *node, *link, *deque, *one, *other, *monotonic, *monotonic_ns, *timing, *lease;
+    PyObject *node, *link, *deque, *one, *other, *monotonic, *monotonic_ns, *timing, *lease, *scheduler, *histogram;
     long long many;
     double between, between_its;
-    if (!PyArg_ParseTuple(args, "O!O!O!OOO!O!OOLdd", &PyType_Type, &node, &PyType_Type, &link, &PyType_Type, &deque, &one,
-                          &other, &PyType_Type, &timing, &PyType_Type, &lease, &monotonic, &monotonic_ns, &many, &between, &between_its)) return NULL;
+    if (!PyArg_ParseTuple(args, "O!O!O!OOO!O!O!O!OOLdd", &PyType_Type, &node, &PyType_Type, &link, &PyType_Type, &deque, &one,
+                          &other, &PyType_Type, &timing, &PyType_Type, &lease, &PyType_Type, &scheduler, &PyType_Type,
+                          &histogram, &monotonic, &monotonic_ns,
+                          &many, &between, &between_its)) return NULL;
     struct { Field *field; PyObject *type; const char *name; } fields[] = {
         {&known.limited, node, "_limited"}, {&known.queue, node, "_queue"}, {&known.pending, node, "_pending"},
         {&known.answered, node, "_answered"}, {&known.last_sent, node, "_last_sent"}, {&known.timed, node, "_timed"},
@@ -139,7 +96,8 @@ static PyObject *know(PyObject *self, PyObject *args) {
         {&known.in_batches, node, "_in_batches"}, {&known.queued, node, "_queued"}, {&known.timing, node, "_timing"},
         {&known.due, timing, "due"}, {&known.next_timed, node, "_next_timed"}, {&known.retired, node, "_retired"},
         {&known.usual, link, "_usual"}, {&known.owner, link, "_owner"}, {&known.paused, link, "paused"},
-        {&known.write, link, "write"}};
+        {&known.write, link, "write"}, {&known.service, node, "service"}, {&known.buckets, histogram, "_buckets"}, {&known.count, histogram, "count"},
+        {&known.total, histogram, "total"}, {&known.maximum, histogram, "maximum"}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (find_field(fields[i].field, fields[i].type, fields[i].name)) return NULL;
     PyObject *append = PyObject_GetAttr(deque, s_append), *popleft = append ? PyObject_GetAttr(deque, s_popleft) : NULL;
@@ -151,6 +109,8 @@ static PyObject *know(PyObject *self, PyObject *args) {
     Py_XSETREF(known.popleft, popleft);
     Py_XSETREF(known.node, (PyTypeObject *)Py_NewRef(node));
     Py_XSETREF(known.link, (PyTypeObject *)Py_NewRef(link));
+    Py_XSETREF(known.scheduler_type, (PyTypeObject *)Py_NewRef(scheduler));
+    Py_XSETREF(known.histogram, (PyTypeObject *)Py_NewRef(histogram));
     Py_XSETREF(known.one_part, Py_NewRef(one));
     Py_XSETREF(known.other_part, Py_NewRef(other));
     Py_XSETREF(known.monotonic, Py_NewRef(monotonic));

@@ -253,6 +253,11 @@ class Node:
         return self._last_sent + len(self._queue) + self._in_batches
 
     @property
+    def answered(self) -> int:
+        """How many requests have a reply."""
+        return self._answered
+
+    @property
     def pending(self) -> int:
         """How many requests have no reply yet."""
         return self.requests - self._answered
@@ -673,6 +678,7 @@ def _error_line(name: str, reason: str) -> bytes:
 
 if NATIVE is not None:
     NATIVE.know(
-        Node, ArrivingLink, deque, BatchPart, KeysPart, Timing, Lease, _monotonic,
-        time.monotonic_ns, _MANY_PENDING, _BETWEEN_TIMES, _BETWEEN_ITS_TIMES,
+        Node, ArrivingLink, deque, BatchPart, KeysPart, Timing, Lease, Scheduler,
+        LatencyHistogram, _monotonic, time.monotonic_ns, _MANY_PENDING, _BETWEEN_TIMES,
+        _BETWEEN_ITS_TIMES,
     )  # fmt: skip

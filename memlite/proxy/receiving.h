@@ -23,7 +23,7 @@ struct Reception {  /* a receiver that is bound to a protocol */
 };
 
 static PyTypeObject Reception_type, Receiver_type;
-static PyObject *s_lone, *s_take_input;
+static PyObject *s_handed_out, *s_lone, *s_take_input;
 
 /* That of the client's executor; NULL if it is not the usual one, or with an error. Without a reference. */
 static Lone *lone_of(Reception *b) {
@@ -214,6 +214,8 @@ static int receiver_init(Receiver *r, PyObject *args, PyObject *kwargs) {
             {&r->second, clock, "second"}, {&r->last_command, type, "last_command"}, {&r->out, type, "out"}};
         for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
             if (find_field(fields[i].field, fields[i].type, fields[i].name)) return -1;
+        if (find_field(&bytes_written, counters, "bytes_written")) return -1;
+        Py_XSETREF(counters_type, (PyTypeObject *)Py_NewRef(counters));
     }
     return (r->otherwise = PyObject_GetAttrString(type, "data_received")) ? 0 : -1;
 }
