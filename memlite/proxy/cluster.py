@@ -75,7 +75,7 @@ class Cluster:
         failures: requests, or parts of one, that were answered with an error of the proxy.
         failed_shards: the parts of retrievals whose keys were misses because a node failed.
         multigets: retrievals that several nodes were asked for.
-        retire: called with each node that is gone; it stops once it has answered.
+        routes: another number than before if keys may have got other nodes.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class Cluster:
     ) -> None:
         self.topology = topology
         self.version = _version(0)
+        self.routes = 0
         self._scheduler = scheduler
         self._access = access
         self._refusing: Refusing | None = None
@@ -132,7 +133,6 @@ class Cluster:
             self._set_move(topology)
         self._shortly: list[Callable[[], object]] = []
         self.merger = Merger()
-        self.retire: Callable[[Node], None] = Node.retire
         self.due: list[_Delivering] = []
         self.reset()
 
@@ -236,7 +236,7 @@ class Cluster:
                 self.call_shortly(retire_if_unused)
                 return
             for node in nodes:
-                self.retire(node)
+                node.retire()
 
         retire_if_unused()
 
@@ -326,6 +326,7 @@ class Cluster:
 
     def _forget(self, key: bytes) -> None:
         """Have the node of a key looked up again."""
+        self.routes += 1
         self.known_nodes.pop(key, None)
         if self._has_meta_lines:  # with flags that nobody knows here
             self.by_line.clear()
@@ -374,6 +375,7 @@ class Cluster:
         self._forget_all()
 
     def _forget_all(self) -> None:
+        self.routes += 1
         self.known_nodes.clear()
         self.by_line.clear()
 

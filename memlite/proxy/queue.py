@@ -3,12 +3,13 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from memlite.memory import Part
 from memlite.proxy.cluster import Cluster, Target
 from memlite.proxy.node import Receiver
+from memlite.proxy.rerouting import rerouted
 from memlite.server.execution.command_set import CommandObserver
 from memlite.server.scheduler import Scheduler
 from memlite.telemetry.counters import LatencyHistogram
@@ -84,6 +85,7 @@ class Ticket:
         sends: as above.
         reads: as above.
         ahead: how many requests were waiting when it came.
+        routes: the cluster's, when it was routed, if it had to wait.
         arrival: when the event loop had read it, with others of the same iteration.
         enqueued: when it was put into the queue.
         dequeued: when a worker took it.
@@ -99,8 +101,8 @@ class Ticket:
 
     __slots__ = (
         "_observer", "ahead", "arrival", "client", "dequeued", "enqueued", "failed", "missing",
-        "parent", "queue", "reads", "received", "replied_at", "reply", "sends", "sent", "span",
-        "worker",
+        "parent", "queue", "reads", "received", "replied_at", "reply", "routes", "sends", "sent",
+        "span", "worker",
     )  # fmt: skip
 
     def __init__(
@@ -118,7 +120,7 @@ class Ticket:
         self.reads = reads
         self._observer = observer
         self.missing = len(sends)
-        self.ahead = 0
+        self.ahead = self.routes = 0
         self.arrival = self.enqueued = self.dequeued = self.sent = 0
         self.received = self.replied_at = 0
         self.worker = -1
@@ -173,10 +175,11 @@ class RequestQueue:
     """Lets a number of requests be with the nodes at a time; others wait in order of arrival.
 
     A request of several keys, or to all nodes, occupies one worker until all nodes have answered.
-    Requests are routed when they arrive: nodes that leave the topology still get those waiting.
+    Requests are routed when they arrive, and again when they are sent if keys may have got other
+    nodes meanwhile.
 
     Args:
-        cluster: is told to deliver replies, and has nodes retired.
+        cluster: routes requests again, and is told to deliver replies.
         scheduler: runs the timer.
         in_flight: the number of workers; None for no limit.
         deadline: seconds that a request waits at most.
@@ -220,14 +223,11 @@ class RequestQueue:
         self._every = self.countdown = every if in_flight is None else 1
         self._waiting: deque[Ticket] = deque()
         self._bytes = 0
-        self._entered = self._left = 0  # requests that began to wait, and those that ceased to
-        self._after: deque[tuple[int, Callable[[], None]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._pumping = False
         self._iteration = 0
         self._unsent: list[Ticket] = []
         self.reset()
-        cluster.retire = lambda node: self.when_sent(node.retire)
 
     def reset(self) -> None:
         """Start counting from zero."""
@@ -281,17 +281,10 @@ class RequestQueue:
             return
         waiting.append(ticket)
         self._bytes += _size(ticket)
-        self._entered += 1
+        ticket.routes = self._cluster.routes
         self.longest = max(self.longest, len(waiting))
         if self._timer is None:
             self._set_timer(now)
-
-    def when_sent(self, function: Callable[[], None]) -> None:
-        """Call a function when all requests that wait now have been sent."""
-        if self._waiting:
-            self._after.append((self._entered, function))
-        else:
-            function()
 
     def done(self, ticket: Ticket) -> None:
         """Note that all nodes have answered a request."""
@@ -340,6 +333,7 @@ class RequestQueue:
             self._pumping = False
 
     def _take(self, ticket: Ticket, now: int) -> None:
+        self._bytes -= _size(ticket)
         if ticket.client.gone and ticket.reads:
             self.dropped += 1
             for _, _, receiver in ticket.sends:
@@ -348,17 +342,9 @@ class RequestQueue:
             self.expired += 1
             _fail(ticket, self._overdue)
         else:
-            self._bytes -= _size(ticket)
+            if ticket.routes != self._cluster.routes:
+                ticket.sends = rerouted(self._cluster, ticket.sends)
             self._dispatch(ticket, now)
-            self._leave()
-            return
-        self._bytes -= _size(ticket)
-        self._leave()
-
-    def _leave(self) -> None:
-        self._left += 1
-        while self._after and self._after[0][0] <= self._left:
-            self._after.popleft()[1]()
 
     # The deadline. The first in the queue has waited longest.
 
