@@ -6,6 +6,7 @@ from typing import Protocol
 from memlite.proxy.answers import Answer
 from memlite.proxy.gutter_requests import keys_of
 from memlite.proxy.node import Receiver
+from memlite.proxy.partial import PARTS, TOO_MUCH
 
 __all__ = ["Several", "Target", "send_again"]
 
@@ -30,21 +31,42 @@ class Several:
         self._replies = [b""] * keys
         self._missing = keys
         self._error = b""
+        self._held = 0  # bytes
 
     def taker(self, index: int) -> Callable[[bytes, bool], None]:
         """Return what takes the reply to the request for one key."""
 
         def take(reply: bytes, failed: bool) -> None:
-            self._replies[index] = reply
-            if failed or not reply.startswith((b"VALUE ", b"END")):
-                self._error = self._error or reply
             self._missing -= 1
+            if failed or not reply.startswith((b"VALUE ", b"END")):
+                self._fail(reply)
+            elif not self._error:
+                self._replies[index] = reply
+                if self._missing:
+                    self._hold(len(reply))
             if not self._missing:
                 self._answer()
 
         return take
 
+    def _hold(self, size: int) -> None:
+        if PARTS.hold(size):
+            self._held += size
+        else:
+            self._fail(TOO_MUCH)
+
+    def _fail(self, error: bytes) -> None:
+        """Note an error, with which the parts need not be held."""
+        self._error = self._error or error
+        self._replies = [b""] * len(self._replies)
+        self._release()
+
+    def _release(self) -> None:
+        PARTS.release(self._held)
+        self._held = 0
+
     def _answer(self) -> None:
+        self._release()
         if self._error:
             self._receiver.fail(self._error)
             return

@@ -13,6 +13,7 @@ from memlite.proxy.everyone import ask_all
 from memlite.proxy.gutter_requests import keys_of
 from memlite.proxy.leftovers import odd, remove_leftover
 from memlite.proxy.node import TOO_LATE, Node, Receiver
+from memlite.proxy.partial import PARTS
 from memlite.proxy.replica_requests import (
     Key,
     drop,
@@ -235,7 +236,7 @@ class _Reading:
 class _ReadingMany:
     """Receives a replica's reply to a ``get`` of several keys."""
 
-    __slots__ = ("_keys", "_missing", "_node", "_receiver", "_reply", "_request", "_set")
+    __slots__ = ("_held", "_keys", "_missing", "_node", "_receiver", "_reply", "_request", "_set")
 
     reads = True
 
@@ -254,6 +255,10 @@ class _ReadingMany:
         if not missing:
             self._receiver.answer(reply)
             return
+        self._held = sum(map(len, kept.values()))
+        if not PARTS.hold(self._held):
+            self.fail(reply)
+            return
         self._keys, self._reply, self._missing = keys, kept, missing
         request = b"get " + b" ".join(dict.fromkeys(missing)) + b"\r\n"
         self._set.ask_primary(request, Answer(self._completed, reads=True))
@@ -262,6 +267,7 @@ class _ReadingMany:
         self._set.ask_primary(self._request, self._receiver)
 
     def _completed(self, reply: bytes, failed: bool) -> None:
+        PARTS.release(self._held)
         if failed or not reply.startswith((b"VALUE ", b"END")):
             self._receiver.fail(reply)
             return

@@ -8,6 +8,7 @@ from memlite.proxy.answers import Answer
 from memlite.proxy.changes import Changes
 from memlite.proxy.gutter_requests import keys_of
 from memlite.proxy.node import Node, Receiver
+from memlite.proxy.partial import PARTS, TOO_MUCH
 from memlite.proxy.replica_requests import Key, has_hold
 from memlite.proxy.replicas import ReplicaSet, found_items
 
@@ -89,6 +90,8 @@ class _Get:
         self._keys = keys_of(request)
         self._receiver = receiver
         self._items: dict[bytes, bytes] = {}
+        self._held = 0  # bytes of items
+        self._overflows = False  # they cannot be held
         self._answered = False  # whether any node has
         self._pending = 0
         self._failed: list[bytes] = []  # what primaries have sent instead of items
@@ -107,6 +110,8 @@ class _Get:
         sets = self._owner.by_set(missing)
         if not holds:  # the node has the last word about keys of its own
             sets = {one: keys for one, keys in sets.items() if one.primary is not self._node}
+        if sets:
+            self._hold(self._items)
         self._pending = len(sets)
         if not sets:
             self._end()
@@ -120,6 +125,8 @@ class _Get:
             else:
                 found, _ = found_items(keys, reply)
                 self._items |= found
+                if self._pending > 1:
+                    self._hold(found)
                 fills = self._answered and primary.primary is not self._node
                 for key in found if fills else ():
                     primary.fill(self._node, key, Key(key, b""))
@@ -131,7 +138,24 @@ class _Get:
         request = b"get %b\r\n" % b" ".join(keys)
         primary.ask_primary(request, Answer(take, reads=True))
 
+    def _hold(self, items: dict[bytes, bytes]) -> None:
+        size = sum(map(len, items.values()))
+        if self._overflows or not PARTS.hold(size):
+            self._overflows = True
+            self._items = {}
+            self._release()
+        else:
+            self._held += size
+
+    def _release(self) -> None:
+        PARTS.release(self._held)
+        self._held = 0
+
     def _end(self) -> None:
+        self._release()
+        if self._overflows:
+            self._receiver.fail(TOO_MUCH)
+            return
         if self._owner.failed(len(self._failed), answered=self._answered):
             own = b"" if self._answered else self._error
             self._receiver.fail(own or self._failed[0])
