@@ -58,14 +58,15 @@ static int binary_get(Runner *r, const Packet *p, View *v, int known) {
     if (p->extras.size || p->value.size) return STOP;
     if (known == ABSENT) return (done = get_miss(r)) != DONE || quiet ? done : binary_miss(r, p, with_key);
     Word value = {value_at(v), value_size(v)};
-    if ((done = make_room(r, value.size + 1024)) != DONE || (r->cas && !v->unique)) return done < DONE ? done : STOP;
+    if ((done = make_room(r, value.size + 1024)) != DONE || (done = use_read(r, v)) != DONE) return done;
+    if (assign(r, v, 0) < 0) return ERROR;
     Py_ssize_t key = with_key ? p->key.size : 0;
     append_header(r, p, (int)key, 4, 0, (u64)(4 + key + value.size), v->unique);
     append_big(r, (u64)read_number(flags_of(v, p->key.size)), 4);
     append(r, p->key.at, key);
     append(r, value.at, value.size);
     COUNT(r, hits);
-    return use_read(r, v);
+    return DONE;
 }
 
 static int binary_set(Runner *r, const Packet *p, View *v, int known) {
@@ -79,17 +80,19 @@ static int binary_set(Runner *r, const Packet *p, View *v, int known) {
 }
 
 static int binary_join(Runner *r, const Packet *p, View *v, int known, int before) {
-    if (p->cas || p->extras.size || known == ABSENT || (r->cas && !v->unique)) return STOP;
+    if (p->cas || p->extras.size || known == ABSENT) return STOP;
     int done = join(r, v, p->key, p->value, before);
-    if (done == DONE && (p->opcode == OP_APPEND || p->opcode == OP_PREPEND)) append_header(r, p, 0, 0, 0, 0, v->unique);
+    if (done != DONE || (p->opcode != OP_APPEND && p->opcode != OP_PREPEND)) return done;
+    if ((done = assign(r, v, 0)) == DONE) append_header(r, p, 0, 0, 0, 0, v->unique);
     return done;
 }
 
 static int binary_count(Runner *r, const Packet *p, View *v, int known, int down) {
-    if (p->cas || p->value.size || p->extras.size != 20 || known == ABSENT || (r->cas && !v->unique)) return STOP;
+    if (p->cas || p->value.size || p->extras.size != 20 || known == ABSENT) return STOP;
     u64 number;
     int done = count_in_place(r, v, read_big(p->extras.at, 8), down, &number);
-    if (done == DONE && (p->opcode == OP_INCR || p->opcode == OP_DECR)) {
+    if (done != DONE || (p->opcode != OP_INCR && p->opcode != OP_DECR)) return done;
+    if ((done = assign(r, v, 0)) == DONE) {
         append_header(r, p, 0, 0, 0, 8, v->unique);
         append_big(r, number, 8);
     }

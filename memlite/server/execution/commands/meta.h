@@ -40,13 +40,13 @@ static int meta_get(Runner *r, Word *words, int count) {
         echo(r, flags, count, key);
         return ANSWER(r, "\r\n");
     }
-    if (HAS(seen, 'c') && !v.unique) return STOP;
     const char *value = value_at(&v);
     Word client_flags = flags_of(&v, key.size);
     Py_ssize_t size = value_size(&v);
     if (v.expires && HAS(seen, 't') && now(r) < 0) return ERROR;
     if (v.expires && HAS(seen, 't') && v.expires <= r->now) return STOP;  /* it has just expired */
     if ((done = make_room(r, size + 1024)) != DONE || (done = use_read(r, &v)) != DONE) return done;
+    if (HAS(seen, 'c') && assign(r, &v, 0) < 0) return ERROR;
     COUNT(r, hits);
     if (HAS(seen, 'v')) {
         APPEND(r, "VA ");

@@ -80,7 +80,7 @@ static int text_delete(Runner *r, Word *words, int count) {
 static int text_command(Runner *r, const char *start, const char *end, const char **after) {
     if (end - start > 6 && !memcmp(start, "get", 3)) {
         if (start[3] == ' ') return text_get(r, start, start + 4, end, 0, after);
-        if (start[3] == 's' && start[4] == ' ' && r->cas) return text_get(r, start, start + 5, end, 1, after);
+        if (start[3] == 's' && start[4] == ' ') return text_get(r, start, start + 5, end, 1, after);
     }
     Word words[MOST_WORDS];
     int count = read_words(start, end, words, MOST_WORDS, after);

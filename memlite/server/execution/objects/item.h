@@ -91,30 +91,54 @@ static int know_fresh(Runner *r) {
     return DONE;
 }
 
-/* Counts up the cas unique of an item that has one. */
-static int renumber(Runner *r, View *v) {
-    if (!v->unique) return DONE;
+/* Assigns the next cas unique, which is not what a client compares it with. */
+static int next_unique(Runner *r, View *v, u64 compared) {
     if (!r->last_unique) {
         PyObject *last = get(r->engine, &r->version);
         if (last) r->last_unique = PyLong_AsUnsignedLongLong(last);
         Py_XDECREF(last);
         if (PyErr_Occurred()) return r->last_unique = 0, ERROR;
     }
-    v->unique = ++r->last_unique;
+    if (++r->last_unique == compared) r->last_unique++;
+    v->unique = r->last_unique;
     return put_new(v->item, &r->extra, PyLong_FromUnsignedLongLong(v->unique));
 }
 
-/* Gives a new item a cas unique, and makes it a full one for that; see `with_unique`. */
-static int number(Runner *r, View *v) {
-    PyObject *wire = get(v->item, &r->wire), *full = NULL;
-    long long bits = number_of(get(v->item, &r->state)) & MASK;
-    if (wire && !PyErr_Occurred()) full = new_item(r, 1, wire, r->fresh[bits & MAIN ? 3 : 2], 0);
+/* Counts up the cas unique of an item that has one. */
+static int renumber(Runner *r, View *v) { return v->unique ? next_unique(r, v, 0) : DONE; }
+
+/* The state of a full item, as an object that others share; those of one second are kept. Borrowed. */
+static PyObject *full_state(Runner *r, long long state) {
+    state |= FULL;
+    if (state >> STATE_BITS != r->full_second) {
+        for (int i = 0; i <= MASK; i++) if (PyList_SetItem(r->full_states, i, Py_NewRef(Py_None))) return NULL;
+        r->full_second = state >> STATE_BITS;
+    }
+    PyObject *known = PyList_GET_ITEM(r->full_states, state & MASK);
+    if (known != Py_None) return known;
+    known = PyObject_CallFunction(r->shared, "L", state);
+    return known && !PyList_SetItem(r->full_states, state & MASK, known) ? known : NULL;
+}
+
+/* Puts a full item in the place of a plain one, which was looked up last. Its size is not noted. */
+static int make_full(Runner *r, View *v, double expires) {
+    PyObject *wire = get(v->item, &r->wire), *item = NULL;
+    long long state = number_of(get(v->item, &r->state));
+    PyObject *full = wire && !PyErr_Occurred() ? full_state(r, state) : NULL;
+    if (full) item = new_item(r, 1, wire, full, expires);
+    int done = item && !PyDict_SetItem(dict_of(r, r->line), r->line, item) ? DONE : ERROR;
     Py_XDECREF(wire);
-    int done = full && !PyDict_SetItem(dict_of(r, r->line), r->line, full) ? DONE : ERROR;
-    Py_XDECREF(full);
-    if (done < 0) return ERROR;
-    v->item = full;
-    v->unique = 1;  /* it gets the next one */
-    if (renumber(r, v) < 0) return ERROR;
-    return resize(r, (int)bits, FULL_MORE + NUMBER_SIZE, 1);
+    Py_XDECREF(item);
+    if (done == DONE) v->item = item;  /* the table has it */
+    return done;
+}
+
+/* Assigns a cas unique to the item that was looked up or stored last, if it has none; see `with_unique`. */
+static int assign(Runner *r, View *v, u64 compared) {
+    if (v->unique || !r->cas) return DONE;
+    long long bits = number_of(get(v->item, &r->state));
+    if (bits == -1 && PyErr_Occurred()) return ERROR;
+    int full = Py_TYPE(v->item) == (PyTypeObject *)r->full_type;
+    if ((!full && make_full(r, v, 0) < 0) || next_unique(r, v, compared) < 0) return ERROR;
+    return resize(r, (int)(bits & MASK), full ? NUMBER_SIZE : FULL_MORE + NUMBER_SIZE, 1);
 }

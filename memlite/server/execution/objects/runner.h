@@ -19,6 +19,7 @@ typedef struct {
     PyObject *text_twin, *binary_twin, *replies;  /* take one command; and the list of their replies */
     PyObject *find, *dicts, *policy;  /* of the table, as long as its `get_by_line` is `find` */
     PyObject *fresh[4], *zero;  /* states of new items: in the small queue or the main one, and the same of full ones; 0.0 */
+    PyObject *full_states;  /* by their bits, of `full_second`; None where they are not known */
     PyObject *popleft, *sizes, *count_evictions, *chunk_sizes;
     PyObject *line, *whole, *out;  /* that was looked up last; a reply that is not copied; the client's list */
     Field wire, state, expires, extra, until, counter[COUNTED], get_by_line, flushed, number[NUMBERS], version, fresh_now,
@@ -27,7 +28,7 @@ typedef struct {
     Gone *gone;  /* during an eviction */
     Py_ssize_t gone_count, gone_room;
     long long epoch, beside, beside_flags;  /* see item.py and `SizeClasses` */
-    long long fresh_state;
+    long long fresh_state, full_second;
     long long count[COUNTED];  /* what has yet to be added to the counters */
     unsigned counted;  /* a bit for each of these that is not 0 */
     long long now_is[NUMBERS], was[NUMBERS];  /* of the table and the policy; what was read */

@@ -69,17 +69,16 @@ static int store(Runner *r, enum Mode mode, Word key, Word flags, Word value, u6
     }
     int plain = !(v.bits & FULL);
     if (mode == ADD) {
-        if (!plain) return STOP;
         COUNT(r, cmd_set);
         return use(r, &v, r->used) < 0 ? ERROR : NOT_STORED;
     }
     if (mode == APPEND_TO || mode == PREPEND_TO) return join(r, &v, key, value, mode == PREPEND_TO);
-    if (mode == CAS && r->cas && v.unique && v.unique != unique) {
+    if (mode == CAS && (!v.unique || v.unique != unique)) {  /* with -C, none has one */
+        if (assign(r, &v, unique) < 0) return ERROR;
         COUNT(r, cmd_set);
         COUNT(r, cas_badval);
         return EXISTS;
     }
-    if (mode == CAS && (!r->cas || !v.unique)) return STOP;
     PyObject *wire = frame(key, flags, value, (Word){"", 0});
     done = exptime || v.expires || (mode <= SET_USED && !plain) ? supersede(r, &v, wire, exptime) : overwrite(r, &v, wire);
     if (done == DONE && mode == CAS) COUNT(r, cas_hits);
@@ -94,5 +93,5 @@ static int store_for_unique(Runner *r, View *v, int known, Frame frame, long lon
     PyObject *wire = framed(&frame);
     if (!wire) return ERROR;
     int done = known == ABSENT ? insert(r, wire, 0, &v->item) : overwrite(r, v, wire);
-    return done == DONE && shown && known == ABSENT && r->cas ? number(r, v) : done;
+    return done == DONE && shown ? assign(r, v, 0) : done;
 }
