@@ -74,14 +74,17 @@ static int binary_set(Runner *r, const Packet *p, View *v, int known) {
     char digits[20];
     Word flags = {digits, write_digits(digits, read_big(p->extras.at, 4))};
     int shown = p->opcode == OP_SET;
-    int done = store_for_unique(r, v, known, frame_of(p->key, flags, p->value, (Word){"", 0}), (long long)read_big(p->extras.at + 4, 4), shown);
-    if (done == DONE && shown) append_header(r, p, 0, 0, 0, 0, v->unique);
+    long long exptime = (long long)read_big(p->extras.at + 4, 4);
+    if (exptime > INT_MAX) return STOP;
+    int done = store_for_unique(r, v, known, p->key, flags, p->value, exptime, shown);
+    if (done != DONE || !shown) return done;
+    if ((done = assign(r, v, 0)) == DONE) append_header(r, p, 0, 0, 0, 0, v->unique);
     return done;
 }
 
 static int binary_join(Runner *r, const Packet *p, View *v, int known, int before) {
     if (p->cas || p->extras.size || known == ABSENT) return STOP;
-    int done = join(r, v, p->key, p->value, before);
+    int done = join(r, v, p->key, p->value, before, 0);
     if (done != DONE || (p->opcode != OP_APPEND && p->opcode != OP_PREPEND)) return done;
     if ((done = assign(r, v, 0)) == DONE) append_header(r, p, 0, 0, 0, 0, v->unique);
     return done;

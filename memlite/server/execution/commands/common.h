@@ -28,6 +28,7 @@ typedef struct { Word key; PyObject *line; } Ahead;
 enum { COUNTERS(INDEX) COUNTED };
 static const char *const COUNTER_NAMES[] = {COUNTERS(NAME)};
 
-/* SET_USED: what it finds counts as used, as the twin does without a shortcut. */
-enum Mode { SET, SET_USED, ADD, REPLACE, APPEND_TO, PREPEND_TO, CAS };
+/* GENERAL is added where the twin has no shortcut: items that have more than a value are stored anew, and what is
+found where items are shared counts as used. */
+enum Mode { SET, ADD, REPLACE, APPEND_TO, PREPEND_TO, CAS, GENERAL };
 enum { STORED = DONE, NOT_STORED = DONE + 10, EXISTS, NOT_FOUND };

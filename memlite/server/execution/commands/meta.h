@@ -72,22 +72,53 @@ static int meta_get(Runner *r, Word *words, int count) {
     return DONE;
 }
 
+/* The mode of an ms; -1 for one that the twin takes. With `compared`, it is that of a cas. */
+static int mode_of(Word letter, int compared) {
+    static const char letters[] = "SERAP";
+    static const char modes[] = {SET, ADD, REPLACE, APPEND_TO, PREPEND_TO};
+    const char *found = letter.size == 1 ? strchr(letters, *letter.at) : NULL;
+    if (!found || !*letter.at) return -1;
+    int mode = modes[found - letters];
+    return !compared ? mode : mode == SET || mode == REPLACE ? CAS : -1;
+}
+
 static int meta_set(Runner *r, Word *words, int count, const char **after, const char *end) {
-    Word *flags = words + 3, client_flags = {"0", 1}, value;
-    u64 seen = count > 2 ? read_flags(flags, count -= 3, "qk", "OFT") : 0;
+    Word *flags = words + 3, client_flags = {"0", 1}, mode_letter = {"S", 1}, value;
+    long long exptime = 0, compared = 0;
+    u64 seen = count > 2 ? read_flags(flags, count -= 3, "qkcsI", "OFTCM") : 0;
     if (!seen) return STOP;
     for (int i = 0; i < count; i++) {
         Word rest = {flags[i].at + 1, flags[i].size - 1};
-        if (*flags[i].at == 'F') {
-            if (!is_flags(rest)) return STOP;
-            client_flags = rest;
-        } else if (*flags[i].at == 'T' && !IS(rest, "0")) return STOP;
+        switch (*flags[i].at) {
+            case 'F':
+                if (!is_flags(rest)) return STOP;
+                client_flags = rest;
+                break;
+            case 'T': if ((exptime = read_number(rest)) < 0 || exptime > INT_MAX) return STOP; else break;
+            case 'C': if ((compared = read_number(rest)) < 0) return STOP; else break;
+            case 'M': mode_letter = rest;
+        }
     }
-    int done = read_value(r, words[2], after, end, &value);
-    if (done == DONE) done = store(r, count ? SET_USED : SET, words[1], client_flags, value, 0, 0);
-    if (done != DONE || HAS(seen, 'q')) return done;
-    APPEND(r, "HD");
-    echo(r, flags, count, words[1]);
+    int mode = mode_of(mode_letter, HAS(seen, 'C') != 0);
+    if (mode < 0 || (mode == CAS && HAS(seen, 'I'))) return STOP;  /* what is older may be stored as stale */
+    View v;
+    int outcome = read_value(r, words[2], after, end, &value);
+    if (outcome == DONE) outcome = store(r, count ? mode + GENERAL : mode, &v, words[1], client_flags, value, (u64)compared, exptime);
+    if (outcome < DONE || (outcome == STORED && HAS(seen, 'q'))) return outcome;
+    if (outcome == STORED && HAS(seen, 'c') && assign(r, &v, 0) < 0) return ERROR;
+    if (outcome == STORED) APPEND(r, "HD");
+    else if (outcome == NOT_STORED) APPEND(r, "NS");
+    else if (outcome == EXISTS) APPEND(r, "EX");
+    else APPEND(r, "NF");
+    for (int i = 0; i < count; i++) {
+        char flag = *flags[i].at;
+        if (!strchr("Okcs", flag)) continue;
+        APPEND(r, " ");
+        append(r, flags[i].at, flags[i].size);
+        if (flag == 'k') append(r, words[1].at, words[1].size);
+        else if (flag == 'c') append_number(r, outcome == STORED ? v.unique : 0);
+        else if (flag == 's') append_number(r, (u64)(outcome == STORED ? v.value_size : value.size));
+    }
     return ANSWER(r, "\r\n");
 }
 

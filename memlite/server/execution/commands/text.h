@@ -18,9 +18,10 @@ static int text_store(Runner *r, enum Mode mode, Word *words, int count, const c
     if ((count != expected && !quiet) || !is_flags(words[2])) return STOP;
     if ((exptime = read_number(words[3])) < 0 || exptime > INT_MAX) return STOP;
     if (mode == CAS && (quiet || (unique = read_number(words[5])) < 0)) return STOP;
+    View v;
     int done = read_value(r, words[4], after, end, &value);
     if (done != DONE) return done;
-    int outcome = store(r, mode, words[1], words[2], value, (u64)unique, exptime);
+    int outcome = store(r, mode, &v, words[1], words[2], value, (u64)unique, exptime);
     return outcome < DONE || quiet ? (outcome < DONE ? outcome : DONE) : answer_stored(r, outcome);
 }
 

@@ -50,4 +50,5 @@ typedef struct {  /* an item that has not expired and has no meta flags */
     double expires;
     u64 unique;  /* 0 while none is assigned */
     int bits;  /* of its state */
+    Py_ssize_t value_size;  /* after it was stored */
 } View;

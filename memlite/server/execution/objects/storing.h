@@ -2,9 +2,8 @@
 
 /* Stores a value, which is stolen, in the place of another, and makes the item a full one or a plain one: see
 `ItemTable.overwrite`. A cas unique is not kept. */
-static int supersede(Runner *r, View *v, PyObject *wire, long long exptime) {
-    double expires = 0;
-    int full = v->bits & FULL, done = wire ? expiry(r, exptime, &expires) : ERROR;
+static int supersede(Runner *r, View *v, PyObject *wire, double expires) {
+    int full = v->bits & FULL, done = wire ? DONE : ERROR;
     PyObject *state = PyList_GET_ITEM(expires ? r->full_store : r->fast_store, expires ? v->bits | FULL : v->bits & ~FULL);
     PyObject *item = NULL;
     if (done == DONE && !(expires && full) && !(item = new_item(r, expires != 0, wire, state, expires))) done = ERROR;
@@ -14,8 +13,10 @@ static int supersede(Runner *r, View *v, PyObject *wire, long long exptime) {
         if (full) more -= FULL_MORE + (v->expires ? NUMBER_SIZE : 0) + (v->unique ? NUMBER_SIZE : 0);
         done = resize(r, v->bits, more, 0);
     }
-    if (done == DONE && item) done = PyDict_SetItem(dict_of(r, r->line), r->line, item) ? ERROR : DONE;
-    else if (done == DONE) {
+    if (done == DONE && item) {
+        done = PyDict_SetItem(dict_of(r, r->line), r->line, item) ? ERROR : DONE;
+        v->item = item;  /* the table has it */
+    } else if (done == DONE) {
         done = put_new(v->item, &r->expires, PyFloat_FromDouble(expires));
         if (done == DONE && v->unique) done = put_new(v->item, &r->extra, PyLong_FromLong(0));
         if (done == DONE) done = put(v->item, &r->state, state);
@@ -24,6 +25,7 @@ static int supersede(Runner *r, View *v, PyObject *wire, long long exptime) {
     Py_XDECREF(item);
     Py_XDECREF(wire);
     if (done != DONE) return done;
+    v->unique = 0;
     COUNT(r, cmd_set);
     COUNT(r, total_items);
     return DONE;
@@ -41,12 +43,13 @@ static int overwrite(Runner *r, View *v, PyObject *wire) {
     return renumber(r, v);
 }
 
-static int join(Runner *r, View *v, Word key, Word value, int before) {
+static int join(Runner *r, View *v, Word key, Word value, int before, int general) {
     const char *begin = value_at(v);
-    Word old = {begin, value_size(v)};
+    Word old = {begin, value_size(v)}, flags = flags_of(v, key.size);
     if (v->size + value.size + SAFE_DIGITS > r->safe_size) return STOP;
-    Word flags = flags_of(v, key.size);
-    return overwrite(r, v, before ? frame(key, flags, value, old) : frame(key, flags, old, value));
+    PyObject *wire = before ? frame(key, flags, value, old) : frame(key, flags, old, value);
+    v->value_size = old.size + value.size;
+    return general && v->bits & FULL ? supersede(r, v, wire, v->expires) : overwrite(r, v, wire);
 }
 
 static int store_nothing(Runner *r) {
@@ -55,43 +58,55 @@ static int store_nothing(Runner *r) {
     return done;
 }
 
-/* Stores, and returns one of those; STOP if the twin has to. */
-static int store(Runner *r, enum Mode mode, Word key, Word flags, Word value, u64 unique, long long exptime) {
-    View v;
-    int known = look(r, key, &v), done;
-    if (known < DONE) return known;
+/* Stores what was looked up last, as `known`; returns one of STORED to NOT_FOUND, or STOP if the twin has to. The view
+is of what is stored then. */
+static int store_known(Runner *r, int how, View *v, int known, Word key, Word flags, Word value, u64 unique, long long exptime) {
+    enum Mode mode = how % GENERAL;
+    double expires;
+    int general = how >= GENERAL, done;
     if (known == ABSENT) {
-        PyObject *item;
-        if (mode <= ADD) return insert(r, frame(key, flags, value, (Word){"", 0}), exptime, &item);
+        v->unique = 0;
+        v->value_size = value.size;
+        if (mode <= ADD) return insert(r, frame(key, flags, value, (Word){"", 0}), exptime, &v->item);
         if ((done = store_nothing(r)) != DONE) return done;
         if (mode == CAS) COUNT(r, cas_misses);
         return mode == CAS ? NOT_FOUND : NOT_STORED;
     }
-    int plain = !(v.bits & FULL);
+    int plain = !(v->bits & FULL);
     if (mode == ADD) {
         COUNT(r, cmd_set);
-        return use(r, &v, r->used) < 0 ? ERROR : NOT_STORED;
+        return use(r, v, r->used) < 0 ? ERROR : NOT_STORED;
     }
-    if (mode == APPEND_TO || mode == PREPEND_TO) return join(r, &v, key, value, mode == PREPEND_TO);
-    if (mode == CAS && (!v.unique || v.unique != unique)) {  /* with -C, none has one */
-        if (assign(r, &v, unique) < 0) return ERROR;
+    if (mode == APPEND_TO || mode == PREPEND_TO) return join(r, v, key, value, mode == PREPEND_TO, general);
+    if (mode == CAS && (!v->unique || v->unique != unique)) {  /* with -C, none has one */
+        if (assign(r, v, unique) < 0) return ERROR;
         COUNT(r, cmd_set);
         COUNT(r, cas_badval);
         return EXISTS;
     }
+    v->value_size = value.size;
     PyObject *wire = frame(key, flags, value, (Word){"", 0});
-    done = exptime || v.expires || (mode <= SET_USED && !plain) ? supersede(r, &v, wire, exptime) : overwrite(r, &v, wire);
+    if (!exptime && !v->expires && (plain || !(general || mode == SET))) done = overwrite(r, v, wire);
+    else if (expiry(r, exptime, &expires) == DONE) done = supersede(r, v, wire, expires);
+    else {
+        Py_XDECREF(wire);
+        return ERROR;
+    }
     if (done == DONE && mode == CAS) COUNT(r, cas_hits);
     return done;
 }
 
-/* Stores, and notes the cas unique that is `shown`, if it is. */
-static int store_for_unique(Runner *r, View *v, int known, Frame frame, long long exptime, int shown) {
-    if (exptime || (known != ABSENT && (!r->cas || !v->unique || v->expires))) return STOP;
-    /* The twin drops a unique that nobody is shown. */
-    if (known != ABSENT && !shown && frame_size(&frame) != v->size) return STOP;
-    PyObject *wire = framed(&frame);
-    if (!wire) return ERROR;
-    int done = known == ABSENT ? insert(r, wire, 0, &v->item) : overwrite(r, v, wire);
-    return done == DONE && shown ? assign(r, v, 0) : done;
+static int store(Runner *r, int how, View *v, Word key, Word flags, Word value, u64 unique, long long exptime) {
+    int known = look(r, key, v);
+    return known < DONE ? known : store_known(r, how, v, known, key, flags, value, unique, exptime);
+}
+
+/* Stores like a set in general. An item that has a unique and keeps it is the same one afterwards; else the twin drops
+a unique that is not `shown` to anybody. */
+static int store_for_unique(Runner *r, View *v, int known, Word key, Word flags, Word value, long long exptime, int shown) {
+    if (known == DONE && v->unique && !v->expires && !exptime && r->cas) {
+        Frame frame = frame_of(key, flags, value, (Word){"", 0});
+        if (shown || frame_size(&frame) == v->size) return overwrite(r, v, framed(&frame));
+    }
+    return store_known(r, SET + GENERAL, v, known, key, flags, value, 0, exptime);
 }

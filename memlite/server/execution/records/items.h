@@ -98,12 +98,13 @@ static int count_miss(Runner *r, int down) {
     return DONE;
 }
 
-static int join(Runner *r, View *v, Word key, Word value, int before) {
+static int join(Runner *r, View *v, Word key, Word value, int before, int general) {
     for (int tries = 0;; tries++) {
         if (v->size + value.size + SAFE_DIGITS > r->safe_size) return STOP;
         Word old = {value_at(v), value_size(v)}, flags = flags_of(v, key.size);
         Frame frame = before ? frame_of(key, flags, value, old) : frame_of(key, flags, old, value);
-        int done = write_item(r, &frame, v->expires, v->seen.unique, STORE_EXPIRY, v);
+        v->value_size = old.size + value.size;
+        int done = write_item(r, &frame, v->expires, v->seen.unique, general ? STORE_EXPIRY | STORE_USED : STORE_EXPIRY, v);
         if (done != TABLE_CHANGED) return stored(r, done);
         if (tries == TRIES - 1 || look(r, key, v) != DONE) return STOP;
     }
@@ -189,31 +190,30 @@ static int text_get(Runner *r, const char *start, const char *at, const char *en
     return DONE;
 }
 
-/* Stores, and returns one of STORED to NOT_FOUND; STOP if the twin has to. */
-static int store(Runner *r, enum Mode mode, Word key, Word flags, Word value, u64 unique, long long exptime) {
+/* Stores what was looked up last, as `known`; returns one of STORED to NOT_FOUND, or STOP if the twin has to. The view
+has the unique then. */
+static int store_known(Runner *r, int how, View *v, int known, Word key, Word flags, Word value, u64 unique, long long exptime) {
+    enum Mode mode = how % GENERAL;
+    int general = how >= GENERAL, uses = general ? STORE_USED : 0;
     double expires;
-    View v;
     Frame frame = frame_of(key, flags, value, (Word){"", 0});
-    if (key.size < 1 || key.size > LONGEST_KEY) return STOP;
     if (expiry(r, exptime, &expires) < 0) return ERROR;
-    if (mode <= SET_USED) {
-        name(r, key);
-        return stored(r, write_item(r, &frame, expires, ANY, mode == SET_USED ? STORE_USED : 0, NULL));
-    }
+    v->value_size = value.size;
+    if (mode == SET) return stored(r, write_item(r, &frame, expires, ANY, uses, v));
     for (int tries = 0; tries < TRIES; tries++) {
-        int known = look(r, key, &v), done;
-        if (known < DONE) return known;
-        if (mode == ADD && known == ABSENT) done = write_item(r, &frame, expires, 0, 0, NULL);
+        int done;
+        if (tries && (known = look(r, key, v)) < DONE) return known;
+        if (mode == ADD && known == ABSENT) done = write_item(r, &frame, expires, 0, uses, v);
         else if (known == ABSENT || mode == ADD) {
             COUNT(r, cmd_set);
             if (mode == CAS) COUNT(r, cas_misses);
             return mode == CAS ? NOT_FOUND : NOT_STORED;
-        } else if (mode == APPEND_TO || mode == PREPEND_TO) return join(r, &v, key, value, mode == PREPEND_TO);
-        else if (mode == CAS && (!r->cas || v.unique != unique)) {
+        } else if (mode == APPEND_TO || mode == PREPEND_TO) return join(r, v, key, value, mode == PREPEND_TO, general);
+        else if (mode == CAS && (!r->cas || v->unique != unique)) {
             COUNT(r, cmd_set);
             COUNT(r, cas_badval);
             return EXISTS;
-        } else done = write_item(r, &frame, expires, v.seen.unique, 0, NULL);
+        } else done = write_item(r, &frame, expires, v->seen.unique, uses, v);
         if (done == TABLE_CHANGED) continue;
         if (done == DONE && mode == CAS) COUNT(r, cas_hits);
         return stored(r, done);
@@ -221,10 +221,16 @@ static int store(Runner *r, enum Mode mode, Word key, Word flags, Word value, u6
     return STOP;
 }
 
-/* Stores; the unique is that of the view then. What it finds counts as used, as without a shortcut. */
-static int store_for_unique(Runner *r, View *v, int known, Frame frame, long long exptime, int shown) {
-    double expires;
-    if (exptime > INT_MAX) return STOP;
-    if (expiry(r, exptime, &expires) < 0) return ERROR;
-    return stored(r, write_item(r, &frame, expires, ANY, STORE_USED, v));
+static int store(Runner *r, int how, View *v, Word key, Word flags, Word value, u64 unique, long long exptime) {
+    int known = ABSENT;
+    if (key.size < 1 || key.size > LONGEST_KEY) return STOP;
+    if (how % GENERAL == SET) name(r, key);
+    else if ((known = look(r, key, v)) < DONE) return known;
+    return store_known(r, how, v, known, key, flags, value, unique, exptime);
+}
+
+/* Stores like a set in general: the unique is that of the view then. */
+static int store_for_unique(Runner *r, View *v, int known, Word key, Word flags, Word value, long long exptime, int shown) {
+    (void)shown;
+    return store_known(r, SET + GENERAL, v, known, key, flags, value, 0, exptime);
 }

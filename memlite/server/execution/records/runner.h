@@ -24,4 +24,5 @@ typedef struct {  /* an item without meta flags that has not expired */
     double expires;
     u64 unique;  /* that clients see: 0 if they see none */
     Seen seen;
+    Py_ssize_t value_size;  /* after it was stored */
 } View;

@@ -208,7 +208,11 @@ PLAIN, MORTAL, NUMBERED = (
 
 WITHOUT_PYTHON = (
     b"gets a\r\n", b"gets a b a c\r\n", b"mg a c v\r\n", b"cas a 0 0 1 12345\r\nx\r\n",
-    b"add a 0 0 1\r\nx\r\n",
+    b"add a 0 0 1\r\nx\r\n", b"ms a 1 T100\r\nx\r\n", b"ms a 1 F5 T0 q\r\nx\r\n",
+    b"ms a 1 c\r\nx\r\n", b"ms c 1 c T9\r\nx\r\n", b"ms a 1 I\r\nx\r\n",
+    b"ms a 1 ME c\r\nx\r\n", b"ms c 1 ME s\r\nx\r\n", b"ms a 1 MR T9\r\nx\r\n",
+    b"ms c 1 MR\r\nx\r\n", b"ms a 1 MA c s\r\nx\r\n", b"ms a 1 MP k\r\nx\r\n",
+    b"ms c 1 MA\r\nx\r\n", b"ms a 1 CU c\r\nx\r\n", b"ms a 1 C1\r\nx\r\n", b"ms c 1 C1\r\nx\r\n",
 )  # fmt: skip
 
 
@@ -232,7 +236,9 @@ def test_what_needs_no_python(data, state):
 PACKETS = (
     packet(Opcode.GET, b"a"), packet(Opcode.GETKQ, b"a"), packet(Opcode.APPEND, b"a", b"", b"7"),
     packet(Opcode.PREPENDQ, b"a", b"", b"7"), count(Opcode.INCREMENT, b"a", 1),
-    count(Opcode.DECREMENTQ, b"a", 1),
+    count(Opcode.DECREMENTQ, b"a", 1), store(Opcode.SET, b"a", b"xyz"),
+    store(Opcode.SET, b"a", b"x", 5, 100), store(Opcode.SETQ, b"a", b"x", 0, 100),
+    store(Opcode.SET, b"c", b"x", 5, 100), store(Opcode.SETQ, b"a", b"xyz"),
 )  # fmt: skip
 
 
