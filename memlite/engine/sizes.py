@@ -59,7 +59,13 @@ class SizeClasses:
     Attributes:
         chunk_sizes: bytes, ascending; class 1 is the first.
         evictions: the counts of each class; there is no class 0.
+        page_size: bytes of a slab page.
     """
+
+    # Slots, because code in C reads some of them with every eviction.
+    __slots__ = (
+        "_beside", "_beside_flags", "_last", "chunk_sizes", "evictions", "page_size",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -18,33 +18,44 @@ static int total_of(Runner *r, const Gone *one, long long *total) {
     return line_end ? DONE : ERROR;
 }
 
-/* Counts an evicted item that has no expiry; see `Engine.count_evictions`. */
-static int count_eviction(Runner *r, const Gone *one, PyObject *evictions, long long second) {
-    long long total;
-    if (total_of(r, one, &total) < 0) return ERROR;
-    Py_ssize_t below = 0, above = PyList_GET_SIZE(r->chunk_sizes) - 1;
-    while (below < above) {
-        Py_ssize_t middle = (below + above) / 2;
-        if (PyLong_AsLongLong(PyList_GET_ITEM(r->chunk_sizes, middle)) < total) below = middle + 1;
-        else above = middle;
-    }
-    if (PyErr_Occurred()) return ERROR;
-    PyObject *counts = Py_XNewRef(below + 1 < PyList_GET_SIZE(evictions) ? PyList_GET_ITEM(evictions, below + 1) : NULL);
+/* Evicted items of one class that have yet to be counted there. */
+typedef struct { Py_ssize_t class; long long evicted, unfetched, time; } Tally;
+
+static int add_tally(Runner *r, PyObject *evictions, Tally *t) {
+    if (!t->evicted) return DONE;
+    PyObject *counts = Py_XNewRef(t->class < PyList_GET_SIZE(evictions) ? PyList_GET_ITEM(evictions, t->class) : NULL);
     if (!counts) return PyErr_SetString(PyExc_IndexError, "a class has no counts"), ERROR;
-    int done = add_to(counts, &r->evicted, 1);
-    COUNT(r, evictions);
-    if (!(one->state & FETCHED)) {
-        COUNT(r, evicted_unfetched);
-        if (done == DONE) done = add_to(counts, &r->evicted_unfetched, 1);
-    }
-    if (done == DONE) done = put_new(counts, &r->evicted_time, PyLong_FromLongLong(second - (one->state >> STATE_BITS)));
+    int done = add_to(counts, &r->evicted, t->evicted);
+    if (done == DONE && t->unfetched) done = add_to(counts, &r->evicted_unfetched, t->unfetched);
+    if (done == DONE) done = put_new(counts, &r->evicted_time, PyLong_FromLongLong(t->time));
     Py_DECREF(counts);
+    *t = (Tally){0};
     return done;
 }
 
+/* Counts an evicted item that has no expiry; see `Engine.count_evictions`. */
+static int count_eviction(Runner *r, const Gone *one, PyObject *evictions, Tally *t, long long second) {
+    long long total;
+    if (total_of(r, one, &total) < 0) return ERROR;
+    int below = 0, above = r->classes - 1;
+    while (below < above) {
+        int middle = (below + above) / 2;
+        if (r->chunk_sizes[middle] < total) below = middle + 1;
+        else above = middle;
+    }
+    if (t->class != below + 1 && add_tally(r, evictions, t) < 0) return ERROR;
+    t->class = below + 1;
+    t->evicted++;
+    t->unfetched += !(one->state & FETCHED);
+    t->time = second - (one->state >> STATE_BITS);
+    COUNT(r, evictions);
+    if (!(one->state & FETCHED)) COUNT(r, evicted_unfetched);
+    return DONE;
+}
+
 /* Has evicted items counted, and shown to whoever watches, as `Policy.evict` returns them. */
-static int tell_of(PyObject *on_evict, const Gone *gone, Py_ssize_t count) {
-    PyObject *list = PyList_New(count), *none = NULL;
+static int tell_of(Runner *r, PyObject *on_evict, const Gone *gone, Py_ssize_t count) {
+    PyObject *list = settle(r) < 0 ? NULL : PyList_New(count), *none = NULL;
     int done = list ? DONE : ERROR;
     for (Py_ssize_t i = 0; done == DONE && i < count; i++) {
         PyObject *one = Py_BuildValue("OOn", gone[i].line, gone[i].item, gone[i].size);
@@ -65,12 +76,18 @@ static int tell(Runner *r) {
     long long second = number_of(get(r->clock, &r->second)) - r->epoch;
     int done = usual < 0 || PyErr_Occurred() ? ERROR : DONE;
     if (done == DONE && (!usual || observer != Py_None || !PyList_Check(evictions)))
-        done = tell_of(on_evict, r->gone, r->gone_count);
-    else for (Py_ssize_t i = 0; done == DONE && i < r->gone_count; i++) {
-        PyObject *expires = r->gone[i].state & FULL ? get(r->gone[i].item, &r->expires) : Py_NewRef(Py_None);
-        int mortal = expires ? PyObject_IsTrue(expires) : ERROR;
-        Py_XDECREF(expires);
-        done = mortal < 0 ? ERROR : mortal ? tell_of(on_evict, r->gone + i, 1) : count_eviction(r, r->gone + i, evictions, second);
+        done = tell_of(r, on_evict, r->gone, r->gone_count);
+    else {
+        Tally tally = {0};
+        for (Py_ssize_t i = 0; done == DONE && i < r->gone_count; i++) {
+            const Gone *one = r->gone + i;
+            PyObject *expires = one->state & FULL ? get(one->item, &r->expires) : NULL;
+            int mortal = expires ? PyObject_IsTrue(expires) : one->state & FULL ? ERROR : 0;
+            Py_XDECREF(expires);
+            if (!mortal) done = count_eviction(r, one, evictions, &tally, second);
+            else done = mortal < 0 || add_tally(r, evictions, &tally) < 0 ? ERROR : tell_of(r, on_evict, one, 1);
+        }
+        if (done == DONE) done = add_tally(r, evictions, &tally);
     }
     Py_XDECREF(on_evict);
     Py_XDECREF(observer);

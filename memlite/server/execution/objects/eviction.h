@@ -128,7 +128,10 @@ static void forget_gone(Runner *r) {
     while (r->gone_count) {
         Gone *one = &r->gone[--r->gone_count];
         Py_DECREF(one->line);
-        Py_DECREF(one->item);
+        if (!r->spare && Py_REFCNT(one->item) == 1 && Py_TYPE(one->item) == (PyTypeObject *)r->item_type && r->wire.at >= 0) {
+            r->spare = one->item;
+            Py_CLEAR(*(PyObject **)((char *)one->item + r->wire.at));
+        } else Py_DECREF(one->item);
     }
 }
 
@@ -147,7 +150,7 @@ static int evict(Runner *r, Py_ssize_t size) {
         PyObject *line = r->gone[i].line;
         if (change(r, N_used, -r->gone[i].size) < 0 || PyDict_DelItem(dict_of(r, line), line)) done = ERROR;
     }
-    if (r->gone_count && (settle(r) < 0 || tell(r) < 0)) done = ERROR;
+    if (r->gone_count && tell(r) < 0) done = ERROR;
     forget_gone(r);
     if (type) PyErr_Restore(type, value, trace);
     return done == DONE ? follow(r) : done;

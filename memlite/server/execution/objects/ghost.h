@@ -42,12 +42,12 @@ static int recall(Runner *r, PyObject *line) {
     Trace t = {0};
     int found = find_trace(r, line, &t) < 0 ? ERROR : 0;
     if (found == 0) {
-        unsigned all[GHOST_DEPTH], same = 0;
+        unsigned all[GHOST_DEPTH];
+        int same = 0, depth = (int)t.depth;
         memcpy(all, t.places, sizeof all);
-        for (int i = 0; i < GHOST_DEPTH; i++) same |= (unsigned)(all[i] == t.print) << i;
-        same &= (1u << t.depth) - 1;
+        while (same < depth && all[same] != t.print) same++;
         /* What lies across two fingerprints may look like it, and is found first. */
-        for (int at = 0; same && !found && at <= __builtin_ctz(same) * GHOST_WIDTH; at++) {
+        for (int at = 0; same < depth && !found && at <= same * GHOST_WIDTH; at++) {
             if (memcmp(t.places + at, &t.print, GHOST_WIDTH)) continue;
             if (at % GHOST_WIDTH) break;
             found = 1;

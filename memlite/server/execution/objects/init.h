@@ -25,10 +25,15 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     r->clock = PyObject_GetAttrString(engine, "clock");
     r->count_evictions = PyObject_GetAttrString(engine, "count_evictions");
     r->sizes = PyObject_GetAttrString(engine, "sizes");
-    if (r->sizes && (r->chunk_sizes = PyObject_GetAttrString(r->sizes, "chunk_sizes"))) {
+    PyObject *sizes = r->sizes ? PyObject_GetAttrString(r->sizes, "chunk_sizes") : NULL;
+    if (sizes) {
         r->beside = number_of(PyObject_GetAttrString(r->sizes, "_beside"));
         r->beside_flags = number_of(PyObject_GetAttrString(r->sizes, "_beside_flags"));
-        if (!PyErr_Occurred() && !PyList_CheckExact(r->chunk_sizes)) PyErr_SetString(PyExc_TypeError, "the classes are another list");
+        if (!PyErr_Occurred() && (!PyList_CheckExact(sizes) || PyList_GET_SIZE(sizes) > MOST_CLASSES))
+            PyErr_SetString(PyExc_TypeError, "the classes are another list");
+        if (!PyErr_Occurred()) r->classes = (int)PyList_GET_SIZE(sizes);
+        for (int i = 0; i < r->classes; i++) r->chunk_sizes[i] = PyLong_AsLongLong(PyList_GET_ITEM(sizes, i));
+        Py_DECREF(sizes);
     }
     if (PyErr_Occurred()) return -1;
     cas = PyObject_GetAttrString(engine, "cas_enabled");
@@ -39,7 +44,10 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     r->zero = PyFloat_FromDouble(0);
     if ((r->full_states = PyList_New(MASK + 1)))
         for (int i = 0; i <= MASK; i++) PyList_SET_ITEM(r->full_states, i, Py_NewRef(Py_None));
-    r->popleft = PyUnicode_InternFromString("popleft");
+    PyObject *collections = PyImport_ImportModule("collections"), *deque = NULL;
+    if (collections && (deque = PyObject_GetAttrString(collections, "deque"))) r->popleft = PyObject_GetAttrString(deque, "popleft");
+    Py_XDECREF(deque);
+    Py_XDECREF(collections);
     if (cas) r->cas = (char)PyObject_IsTrue(cas);
     if (safe) r->safe_size = PyLong_AsSsize_t(safe);
     struct { PyObject **list; const char *name; } states[] = {
@@ -84,7 +92,7 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
 
 #define REFERENCES(X) X(engine) X(table) X(counters) X(clock) X(usage) X(item_type) X(full_type) X(table_type) X(policy_type) X(shared) X(read) X(used) X(fast_read) \
     X(fast_store) X(full_store) X(text_twin) X(binary_twin) X(replies) X(find) X(dicts) X(policy) X(line) X(whole) X(fresh[0]) X(fresh[1]) X(fresh[2]) \
-    X(fresh[3]) X(zero) X(popleft) X(sizes) X(count_evictions) X(chunk_sizes) X(full_states)
+    X(fresh[3]) X(zero) X(popleft) X(sizes) X(count_evictions) X(full_states)
 #define FIELDS(r) &(r)->wire, &(r)->state, &(r)->expires, &(r)->extra, &(r)->until, &(r)->get_by_line, &(r)->flushed, \
     &(r)->version, &(r)->fresh_now, &(r)->garbage, &(r)->filling, &(r)->left, &(r)->ghost, &(r)->ghost_table, \
     &(r)->ghost_mask, &(r)->ghost_depth, &(r)->ghost_next, &(r)->small_queue, &(r)->main_queue, &(r)->push, &(r)->oldest, \

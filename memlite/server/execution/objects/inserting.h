@@ -61,6 +61,7 @@ static int insert(Runner *r, PyObject *wire, long long exptime, PyObject **store
         if (done == DONE && !first && (main = recall(r, line)) < 0) done = ERROR;
         if (done == DONE && over) done = evict(r, size);
         if (done == DONE && !(item = new_item(r, full, wire, r->fresh[full ? 2 : 0], expires))) done = ERROR;
+        Py_CLEAR(r->spare);
         if (done == DONE && PyDict_SetItem(dict_of(r, line), line, item)) done = ERROR;
         if (done == DONE && enqueue(r, line, item, full, size, first, main) < 0) done = leave_out(r, line);
         if (done == DONE) done = change(r, N_used, size);

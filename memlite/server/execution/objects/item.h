@@ -56,7 +56,8 @@ static PyObject *new_item(Runner *r, int full, PyObject *wire, PyObject *state, 
     if (full && !time) return NULL;
     if (r->wire.at < 0 || r->state.at < 0 || r->expires.at < 0 || r->extra.at < 0) {
         item = PyObject_CallFunctionObjArgs((PyObject *)type, wire, state, time, NULL);
-    } else if ((item = type->tp_alloc(type, 0))) {
+    } else if ((item = !full && r->spare ? r->spare : type->tp_alloc(type, 0))) {
+        if (item == r->spare) r->spare = NULL;
         int done = put(item, &r->wire, wire);
         if (done == DONE) done = put(item, &r->state, state);
         if (done == DONE && full) done = put(item, &r->expires, time);

@@ -5,8 +5,7 @@ static inline PyObject *owner_of(Runner *r, int which) {
     return which < BELONG_TO_TABLE ? r->table : r->policy;
 }
 
-static int learn(Runner *r, int which) {
-    if (r->known >> which & 1) return DONE;
+static int read_number_of(Runner *r, int which) {
     r->now_is[which] = number_of(get(owner_of(r, which), &r->number[which]));
     if (r->now_is[which] == -1 && PyErr_Occurred()) return ERROR;
     r->was[which] = r->now_is[which];
@@ -14,7 +13,12 @@ static int learn(Runner *r, int which) {
     return DONE;
 }
 
+static inline int learn(Runner *r, int which) {
+    return r->known >> which & 1 ? DONE : read_number_of(r, which);
+}
+
 static int change(Runner *r, int which, long long more) {
+    if (!more) return DONE;
     if (learn(r, which) < 0) return ERROR;
     r->now_is[which] += more;
     r->changed |= 1u << which;

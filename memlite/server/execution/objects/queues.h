@@ -45,7 +45,7 @@ static int oldest(Runner *r, const Field *queue, PyObject **part, PyObject **lin
 
 /* Takes the first line from a part of a queue, which needs no memory: what may fail comes before. */
 static int take(Runner *r, PyObject *part) {
-    PyObject *line = PyObject_CallMethodNoArgs(part, r->popleft);
+    PyObject *line = PyObject_CallOneArg(r->popleft, part);
     Py_XDECREF(line);
     return line ? DONE : ERROR;
 }

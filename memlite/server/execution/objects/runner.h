@@ -6,6 +6,8 @@
 enum { OF_TABLE(INDEX) BELONG_TO_TABLE, LAST_OF_TABLE = BELONG_TO_TABLE - 1, OF_POLICY(INDEX) NUMBERS };
 static const char *const NUMBER_NAMES[] = {OF_TABLE(NAME) OF_POLICY(NAME)};
 
+enum { MOST_CLASSES = 64 };
+
 typedef struct {  /* an item that is evicted; holds its references */
     PyObject *line, *item;
     Py_ssize_t size;
@@ -20,14 +22,16 @@ typedef struct {
     PyObject *find, *dicts, *policy;  /* of the table, as long as its `get_by_line` is `find` */
     PyObject *fresh[4], *zero;  /* states of new items: in the small queue or the main one, and the same of full ones; 0.0 */
     PyObject *full_states;  /* by their bits, of `full_second`; None where they are not known */
-    PyObject *popleft, *sizes, *count_evictions, *chunk_sizes;
+    PyObject *popleft, *sizes, *count_evictions;  /* `popleft` of deque */
+    PyObject *spare;  /* a plain item that was evicted for a new one, without its value; until that is made */
     PyObject *line, *whole, *out;  /* that was looked up last; a reply that is not copied; the client's list */
     Field wire, state, expires, extra, until, counter[COUNTED], get_by_line, flushed, number[NUMBERS], version, fresh_now,
         garbage, filling, left, ghost, ghost_table, ghost_mask, ghost_depth, ghost_next, small_queue, main_queue, push,
         oldest, older, newest, evicts, on_evict, observer, second, evictions, evicted, evicted_time, evicted_unfetched;
     Gone *gone;  /* during an eviction */
     Py_ssize_t gone_count, gone_room;
-    long long epoch, beside, beside_flags;  /* see item.py and `SizeClasses` */
+    long long epoch, beside, beside_flags, chunk_sizes[MOST_CLASSES];  /* see item.py and `SizeClasses` */
+    int classes;
     long long fresh_state, full_second;
     long long count[COUNTED];  /* what has yet to be added to the counters */
     unsigned counted;  /* a bit for each of these that is not 0 */
