@@ -33,9 +33,16 @@ class Fifo:
     def __len__(self) -> int:
         return len(self._passed) + len(self._ahead) + len(self._new)
 
+    def oldest(self) -> "deque[bytes]":
+        """Return the part in which the oldest key is first; an empty one if there is none.
+
+        Its `popleft` removes that key, and needs no memory.
+        """
+        return self._passed or self._ahead or self._new
+
     def pop(self) -> bytes | None:
         """Remove and return the oldest key; None if there is none."""
-        queue = self._passed or self._ahead or self._new
+        queue = self.oldest()
         return queue.popleft() if queue else None
 
     def walk(self, at_most: int, keep: Callable[[bytes], bytes | None]) -> int:

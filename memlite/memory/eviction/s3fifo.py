@@ -136,8 +136,9 @@ class S3Fifo(Policy):
             self.walk(_PASSED, _ignore)
 
     def _give_up(self, line: bytes) -> None:
+        left_bytes = self._left_bytes - _left_by(line)
         del self._left[line]
-        self._left_bytes -= _left_by(line)
+        self._left_bytes = left_bytes
 
     def evict(self, size: int, at_most: int) -> list[tuple[bytes, Item, int]]:
         """Choose items from the small queue, or from the main one if that exceeds its share."""
@@ -146,6 +147,14 @@ class S3Fifo(Policy):
             self._filling = False
             self._size_ghost()
         gone: list[tuple[bytes, Item, int]] = []
+        try:
+            self._choose(size, at_most, gone)
+        except MemoryError:
+            if not gone:
+                raise
+        return gone  # also if there is no memory for more: these have left their queues
+
+    def _choose(self, size: int, at_most: int, gone: list[tuple[bytes, Item, int]]) -> None:
         while size > 0 and len(gone) < at_most:
             if self._small_bytes and self._main_bytes <= self._main_limit:
                 freed = self._evict_small(size, at_most, gone) or self._evict_main(gone)
@@ -159,52 +168,66 @@ class S3Fifo(Policy):
                     break
                 self._chances = self._patience
             size -= freed
-        return gone
 
     def _evict_small(self, size: int, at_most: int, gone: list[tuple[bytes, Item, int]]) -> int:
         """Evict until enough is free or enough items are chosen, or the main queue is too large."""
-        pop, push, items, add = self._small.pop, self._main.push, self._items, self.ghost.add
+        oldest, push, items, add = self._small.oldest, self._main.push, self._items, self.ghost.add
         chances = self._chances
-        freed = moved = 0
-        while freed < size and chances and len(gone) < at_most and (line := pop()) is not None:
-            item = items.get(line)
-            if item is None:
-                self._give_up(line)
-                continue
-            weight = weigh(line, item)
-            if item.state & FREQUENCY < _TO_MAIN:
-                add(line)
-                gone.append((line, item, weight))
-                freed += weight
-                if self._main_bytes + moved > self._main_limit:
-                    break
-            else:
-                chances -= 1
-                item.state = shared(item.state & ~FREQUENCY | MAIN)
-                moved += weight
-                push(line)
-        self._chances = chances
-        self._small_bytes -= freed + moved
-        self._main_bytes += moved
+        small, main = self._small_bytes, self._main_bytes
+        freed = 0
+        try:
+            while freed < size and chances and len(gone) < at_most and (part := oldest()):
+                line = part[0]
+                item = items.get(line)
+                if item is None:
+                    self._give_up(line)
+                    part.popleft()
+                    continue
+                weight = weigh(line, item)
+                if item.state & FREQUENCY < _TO_MAIN:
+                    after, small_after = freed + weight, small - weight
+                    add(line)
+                    gone.append((line, item, weight))
+                    part.popleft()  # what lacks memory comes before
+                    freed, small = after, small_after
+                    if main > self._main_limit:
+                        break
+                else:
+                    state = shared(item.state & ~FREQUENCY | MAIN)
+                    small_after, main_after = small - weight, main + weight
+                    chances -= 1
+                    push(line)
+                    part.popleft()
+                    item.state = state
+                    small, main = small_after, main_after
+        finally:
+            self._chances = chances
+            self._small_bytes, self._main_bytes = small, main
         return freed
 
     def _evict_main(self, gone: list[tuple[bytes, Item, int]]) -> int:
         """Evict one item; return the bytes that this frees."""
         main, items = self._main, self._items
         chances = self._chances
-        while (line := main.pop()) is not None:
+        while part := main.oldest():
+            line = part[0]
             item = items.get(line)
             if item is None:
                 self._give_up(line)
+                part.popleft()
             elif item.state & FREQUENCY and chances:
+                state = shared(item.state - 1)
                 chances -= 1
-                item.state = shared(item.state - 1)
                 main.push(line)
+                part.popleft()
+                item.state = state
             else:
                 weight = weigh(line, item)
-                self._chances = chances
-                self._main_bytes -= weight
+                main_bytes = self._main_bytes - weight
                 gone.append((line, item, weight))
+                part.popleft()
+                self._main_bytes = main_bytes
+                self._chances = chances
                 return weight
         return 0
 

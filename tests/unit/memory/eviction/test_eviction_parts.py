@@ -4,8 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memlite.core.build import running_build
 from memlite.memory.eviction.ghost import Ghost
 from memlite.memory.eviction.key_queue import Fifo
+from memlite.memory.eviction.policy import weigh
+from memlite.memory.eviction.s3fifo import S3Fifo
+from memlite.memory.index import FEW, Index
+from memlite.memory.item import Item, line_of, shared, wire_form
 
 # The queue
 
@@ -154,3 +159,49 @@ def test_a_ghost_hardly_ever_takes_one_key_for_another():
     for number in range(100_000):
         ghost.add(key(number))
     assert remembered(ghost, range(1_000_000, 1_200_000)) <= 1
+
+
+# Both
+
+_SIZE = 3000  # bytes of a value: allocations of that size are not made ahead
+
+
+@pytest.mark.skipif(
+    running_build() == "compiled", reason="what mypyc compiles aborts when memory runs out"
+)
+def test_items_keep_their_places_if_memory_runs_out_while_some_are_chosen():
+    testcapi = pytest.importorskip("_testcapi")
+    whole = interrupted = 0  # items that are chosen if nothing fails
+    for allocation in (2**30, *range(1, 120)):
+        items = Index(FEW)
+        policy = S3Fifo(items)
+        policy.adapt(120 * _SIZE)
+        policy.evict(1, 1)  # it has been full
+        policy.adapt(120 * _SIZE)
+        for number in range(100):
+            key = b"key%d" % number
+            line, item = line_of(key), Item(wire_form(key, 0, b"v" * _SIZE), shared(number % 4))
+            policy.admit(line, item, weigh(line, item))
+            items.put(line, item)
+        for number in range(0, 30, 3):
+            line = line_of(b"key%d" % number)
+            gone = items.get(line)
+            items.pop(line)
+            policy.remove(line, gone, weigh(line, gone))
+        chosen = []
+        testcapi.set_nomemory(allocation, allocation + 1)
+        try:
+            chosen = policy.evict(20 * _SIZE, 100)
+        except MemoryError:
+            pass
+        finally:
+            testcapi.remove_mem_hooks()
+        whole = max(whole, len(chosen))
+        interrupted += len(chosen) < whole
+        items.remove(chosen)
+        lines = [line_of(b"key%d" % number) for number in range(100)]
+        there = {line: item for line in lines if (item := items.get(line)) is not None}
+        assert sorted(policy.lines()) == sorted([*there, *policy._left])
+        sizes = sum(weigh(line, item) for line, item in there.items())
+        assert policy._small_bytes + policy._main_bytes == sizes
+    assert interrupted > 20
