@@ -38,6 +38,9 @@ taken in this order: that of the log, then those of regions, one at a time. */
 #define LATEST 0x1p64  /* no expiry is later */
 #define HEAD 300  /* more than comes before the value in a reply */
 #define AHEAD 16  /* records */
+#define MANY 4096  /* items, which the caches near a core do not hold */
+#define COUNTED 8  /* regions by which items are estimated */
+#define PROBES 8  /* slots that are looked at for a key of a later command */
 #define EVICTED_AT_MOST 65536
 #define MAPPED_AT_MOST (2u << 20)  /* bytes at once */
 #define HARDLY 16  /* a segment with items in less than this part is used again at once */
@@ -155,10 +158,14 @@ static inline void note_latest(Segment *s, uint64_t expires) {
     if (!expires) expires = NEVER;
     if (expires > peek(s->latest)) note(s->latest, expires);
 }
+/* The number of the first slot for a hash, among all slots. */
+static inline uint64_t first_of(Table *t, uint32_t hash) {
+    return (uint64_t)(hash >> 24) * t->header->slots + first_slot(t, hash);
+}
 /* Where it is remembered that a key was evicted, and as what. */
 static inline _Atomic uint16_t *ghost_of(Table *t, uint32_t hash, uint64_t tag, uint16_t *name) {
     *name = (uint16_t)(tag << 2 | (hash & 3)) | 1;
-    return t->ghosts + (uint64_t)(hash >> 24) * t->header->slots + first_slot(t, hash);
+    return t->ghosts + first_of(t, hash);
 }
 
 static void name(Wanted *w, const char *key, uint32_t length, uint64_t hash) {
@@ -393,7 +400,7 @@ static void tell_evicted(Table *t, Record *r, uint32_t state) {
 }
 /* Has the memory beside a record's slot loaded, which in a large table is in no cache; returns its size. */
 static uint32_t fetch_ahead(Table *t, Record *r) {
-    uint64_t slot = (uint64_t)(r->hash >> 24) * t->header->slots + first_slot(t, r->hash);
+    uint64_t slot = first_of(t, r->hash);
     __builtin_prefetch(t->slots + slot, 1);
     __builtin_prefetch(t->states + slot, 1);
     __builtin_prefetch(t->ghosts + slot, 1);
@@ -946,6 +953,36 @@ static int touch_plain(PyObject *table, const Wanted *w, double expires, char *t
     return done;
 }
 
+/* A few of the regions tell about how many items all have. */
+static int many_items(PyObject *table) {
+    Table *t = (Table *)table;
+    uint64_t items = 0;
+    for (int i = 0; i < REGIONS; i += REGIONS / COUNTED) items += peek(t->regions[i].items);
+    return items >= MANY / (REGIONS / COUNTED);
+}
+/* Nothing is believed of what is found: slots and records may change meanwhile, and to fetch from any place is harmless. */
+static void fetch_records(PyObject *table, const Wanted *w, int count) {
+    Table *t = (Table *)table;
+    for (int i = 0; i < count; i++) {
+        uint64_t slot = first_of(t, w[i].hash);
+        __builtin_prefetch(t->slots + slot);
+        __builtin_prefetch(t->states + slot, 1);
+    }
+    for (int i = 0; i < count; i++) {
+        uint64_t slot = first_of(t, w[i].hash), last = ((uint64_t)(w[i].hash >> 24) + 1) * t->header->slots;
+        for (int n = 0; n < PROBES && slot < last; n++, slot++) {
+            uint64_t word = peek(t->slots[slot]);
+            if (word == EMPTY) break;
+            if (word == GONE || word >> PLACE_BITS != w[i].tag) continue;
+            const char *record = (const char *)record_at(t, word);
+            __builtin_prefetch(record);
+            __builtin_prefetch(record + 64);
+            __builtin_prefetch(record + 128);
+            break;
+        }
+    }
+}
+
 /* hold(line, size): keeps others from a key, with room for a record that is so much longer, and a slot.
 While it is held no segment can be opened, and a flush is not seen: the command comes before it. */
 static PyObject *hold(Table *t, PyObject *const *a, Py_ssize_t count) {
@@ -1244,7 +1281,8 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "The share
 PyMODINIT_FUNC PyInit__native(void) {
     PyObject *m = PyType_Ready(&type) ? NULL : PyModule_Create(&module);
     if (!m) return NULL;
-    static TableApi api = {API_VERSION, &type, name, read_plain, use_plain, reserve_plain, commit_plain, drop_plain, touch_plain};
+    static TableApi api = {API_VERSION, &type, name, read_plain, use_plain, reserve_plain, commit_plain, drop_plain, touch_plain,
+                           many_items, fetch_records};
     PyObject *names = Py_BuildValue("[ss]", "VERSION", "Table"), *capsule = PyCapsule_New(&api, API_NAME, NULL);
     if (!names || !capsule || PyModule_AddObjectRef(m, "api", capsule) || PyModule_AddObjectRef(m, "__all__", names) || PyModule_AddIntMacro(m, VERSION)
         || PyModule_AddObjectRef(m, "Table", (PyObject *)&type)) {

@@ -10,7 +10,7 @@ meta flags, a flush that is due, and a lack of slots. */
 #include <stdint.h>
 
 #define API_NAME "memlite.memory.shared._native.api"
-#define API_VERSION 1u
+#define API_VERSION 2u
 #define ANY UINT64_MAX  /* for a condition: whatever there is */
 
 typedef struct { const char *key; uint32_t length, hash; uint64_t tag; } Wanted;
@@ -43,6 +43,10 @@ typedef struct {
     int (*drop)(PyObject *table, const Wanted *);
     /* Counts as a use; what was seen is the item before. */
     int (*touch)(PyObject *table, const Wanted *, double expires, char *to, uint32_t room, Seen *);
+    /* Whether there are so many items that `fetch` pays, about. */
+    int (*many)(PyObject *table);
+    /* Has what these keys need loaded into the processor's cache, for all of them at once. */
+    void (*fetch)(PyObject *table, const Wanted *, int count);
 } TableApi;
 
 #endif

@@ -39,6 +39,7 @@ or with RECORDS in records/. Each of those files uses what is included before it
 #include "commands/lines.h"
 #include "commands/frames.h"
 #include "commands/arithmetic.h"
+#include "commands/ahead.h"
 
 #ifdef RECORDS
 #include "records/items.h"
@@ -99,21 +100,17 @@ static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int bin
     r->busy = 1;
     r->out = args[1];
     r->reply_size = 0;
-#ifndef RECORDS
     r->looks = (char)has_many(r);
     r->looked = start;
-#endif
     while (start + r->position < end && r->served < r->at_most) {
         Packet packet;
         if (r->reply_size > MOST_REPLIES / 2 && (done = flush_replies(r)) != DONE) break;
         Py_ssize_t before = r->reply_size;
         done = can_run(r) ? make_room(r, 2048) : STOP;
-#ifndef RECORDS
         /* Not after an error, which would be cleared, nor again where few keys were found. */
         if (r->looks && done == DONE && r->ahead_next == r->ahead_count && start + r->position >= r->looked
             && (r->served || may_be_several(start + r->position, end, binary)))
             look_ahead(r, start + r->position, end, binary, 0);
-#endif
         if (binary) {
             int whole = read_packet(start + r->position, end, &packet, &after);
             if (!whole) break;
@@ -128,9 +125,7 @@ static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int bin
         if (r->whole) break;
     }
     Py_CLEAR(r->line);
-#ifndef RECORDS
     forget_ahead(r);
-#endif
     r->busy = 0;
     if (!begin && r->position) count_of(r, N_bytes_read, r->position);
     if (done >= 0) {

@@ -1,6 +1,6 @@
 /* Looking ahead. What commands need lies anywhere in memory, and a processor waits for each piece of it as long as for
 a hundred instructions. Therefore the keys of the next commands are looked for first, and of each of them the place in
-the index, the entry there, the item and its value are fetched into the cache, step by step for all of them at once.
+the index, the entry there, the item and its value are fetched into the cache, step by step for all of them at once. commands/ahead.h finds the keys.
 
 Nothing depends on it: what is found is neither kept nor believed, apart from the lines, which are those that `look`
 would make. A key that is guessed wrongly costs time. */
@@ -64,83 +64,11 @@ static int knows_dicts(void) {
     return PyErr_Occurred() ? -1 : known && found == SOME;
 }
 
-static const char *word_end(const char *at, const char *end) {
-    while (at < end && (unsigned char)*at > ' ') at++;
-    return at;
-}
-
-/* Finds keys of the next commands of the text protocol, `most` of them. `at` is where one begins, or a key of a get;
-`looked` is how far it came. */
-static int find_keys(Word *keys, const char *at, const char *end, Py_ssize_t most, int in_get, const char **looked) {
-    int count = 0;
-    for (; most > 0 && at < end && count < AHEAD; most--) {
-        int words = 0;  /* after the key, up to the size of a value */
-        if (!in_get) {
-            const char *name = at;
-            at = word_end(at, end);
-            if (at - name < 2) break;
-            if (name[0] == 'g') in_get = name[1] == 'e';
-            else if (name[0] == 'm') words = name[1] == 's';
-            else if (strchr("sarpc", name[0])) words = 3;
-            if (name[0] == 'g' && !in_get && at < end) at = word_end(at + 1, end);
-            if (at < end) at++;
-        }
-        for (;; at++) {
-            const char *key = at;
-            at = word_end(at, end);
-            if (at > key && at - key <= LONGEST_KEY) keys[count++] = (Word){key, at - key};
-            if (!in_get || count == AHEAD || at == end || *at != ' ') break;
-        }
-        in_get = 0;
-        Py_ssize_t size = 0;
-        if (words) {
-            while (--words && at < end) at = word_end(at + 1, end);
-            if (at < end) at++;
-            for (; at < end && size < LARGE && *at >= '0' && *at <= '9'; at++) size = 10 * size + *at - '0';
-            size += 2;
-        }
-        const char *newline = memchr(at, '\n', end - at);
-        if (!newline || end - newline - 1 < size) break;
-        at = newline + 1 + size;
-    }
-    *looked = at;
-    return count;
-}
-
-static Py_ssize_t body_of(const unsigned char *head) {
-    return (Py_ssize_t)head[8] << 24 | head[9] << 16 | head[10] << 8 | head[11];
-}
-
-static int find_packet_keys(Word *keys, const char *at, const char *end, Py_ssize_t most, const char **looked) {
-    int count = 0;
-    for (; most > 0 && count < AHEAD && end - at >= HEADER; most--) {
-        const unsigned char *head = (const unsigned char *)at;
-        Py_ssize_t size = head[2] << 8 | head[3], extras = head[4], body = body_of(head);
-        at += HEADER;
-        if (body > end - at || extras + size > body) break;
-        if (size > 0 && size <= LONGEST_KEY) keys[count++] = (Word){at + extras, size};
-        at += body;
-    }
-    *looked = at;
-    return count;
-}
-
 /* Whether the table has so many items that looking ahead pays. */
 static int has_many(Runner *r) {
     if (!dicts_known) return 0;
     Py_ssize_t several = PyList_GET_SIZE(r->dicts);
     return PyDict_GET_SIZE(PyList_GET_ITEM(r->dicts, several - 1)) * several >= FEW;
-}
-
-/* Whether there may be more than one command: cheap for the one that usually arrives. */
-static int may_be_several(const char *at, const char *end, int binary) {
-    if (binary) return end - at > HEADER && end - at - HEADER > body_of((const unsigned char *)at);
-    const char *newline = memchr(at, '\n', end - at - 1);
-    if (!newline || !(strchr("sarpc", *at) || (*at == 'm' && at[1] == 's'))) return newline != NULL;
-    Py_ssize_t size = 0, unit = 1;  /* of the value, from its last digit on */
-    for (const char *digit = newline - 2; unit < LARGE && digit > at && *digit >= '0' && *digit <= '9'; digit--, unit *= 10)
-        size += unit * (*digit - '0');
-    return end - newline > size + 3;
 }
 
 static PyObject *make_line(Word key) {

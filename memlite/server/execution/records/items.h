@@ -14,13 +14,19 @@ static int can_run(Runner *r) { return 1; }
 
 static inline int settle(Runner *r) { (void)r; return DONE; }  /* a run keeps none of the table's numbers */
 
-/* Makes `r->key` the name of a key; the caller keeps its bytes. */
-static void name(Runner *r, Word key) {
+static void name_key(Runner *r, Word key, Wanted *to) {
     char line[LONGEST_KEY + 6] = "get ";
     memcpy(line + 4, key.at, key.size);
     memcpy(line + 4 + key.size, "\r\n", 2);
     Py_hash_t hash = r->hash(line, key.size + 6);
-    r->api->name(&r->key, key.at, (uint32_t)key.size, (uint64_t)(hash == -1 ? -2 : hash));
+    r->api->name(to, key.at, (uint32_t)key.size, (uint64_t)(hash == -1 ? -2 : hash));
+}
+
+#include "ahead.h"
+
+/* Makes `r->key` the name of a key; the caller keeps its bytes. */
+static void name(Runner *r, Word key) {
+    if (!take_ahead(r, key)) name_key(r, key, &r->key);
 }
 
 static int read_item(Runner *r, Word key, char *to, View *v) {
@@ -160,6 +166,7 @@ static int text_get(Runner *r, const char *start, const char *at, const char *en
         while (at < end && (unsigned char)*at > ' ') at++;
         key.size = at - key.at;
         if (at == end || hits + misses == MOST_KEYS) return STOP;
+        if (*at == ' ' && r->looks && r->ahead_next == r->ahead_count) look_ahead(r, key.at, end, 0, 1);
         int done = make_room(r, MOST_COPIED + 1 + 20 + END_SIZE);
         if (done != DONE) return done;
         char *to = r->reply + r->reply_size;

@@ -14,8 +14,10 @@ typedef struct {
     char *reply, *copy;  /* `copy`: of the item that was looked up last */
     Py_ssize_t reply_size, reply_room, position, served, at_most, safe_size;
     double now;
-    Wanted key;
-    char timed, busy, cas;
+    Wanted key, ahead[AHEAD];  /* `ahead`: of the next commands, named already: from `ahead_next` on */
+    int ahead_next, ahead_count;
+    const char *looked;  /* how far that came in what was received */
+    char looks, timed, busy, cas;
 } Runner;
 
 typedef struct {  /* an item without meta flags that has not expired */

@@ -224,6 +224,69 @@ def test_any_binary_commands(pair, seed):
             compare(pair, b"TICK")
 
 
+MANY = 8_000
+"""Items, for which runs look ahead."""
+
+
+def fill(worker):
+    stored = [b"set key%d 0 0 1 noreply\r\n1\r\n" % number for number in range(MANY)]
+    for at in range(0, len(stored), 50):
+        worker.send(b"".join(stored[at : at + 50]))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_commands_that_are_looked_for_in_advance(make, seed):
+    choice = random.Random(seed)
+    pair = [make(native=native, megabytes=4) for native in (True, False)]
+    for one in pair:
+        one.bits = FETCHED
+        fill(one)
+    for _ in range(40):
+        data = []
+        for _ in range(40):
+            words = {
+                b"k": b"key%d" % choice.randrange(2 * MANY),
+                b"o": b"key%d" % choice.randrange(MANY),
+            }
+            data.append(choice.choice(AHEAD) % words)
+        first, second = [one.send(b"".join(data)) for one in pair]
+        assert first == second, data
+    compare(pair, b"mn\r\n")
+
+
+AHEAD = (
+    b"get %(k)b\r\n", b"get %(o)b %(k)b missing %(o)b0 %(o)b\r\n", b"gets %(k)b\r\n", b"\r\n",
+    b"set %(k)b 0 0 1\r\n2\r\n", b"set %(k)b 0 0 7\r\nget %(o)b\r\n", b"set get 0 0 1\r\n1\r\n",
+    b"set %(k)b 0 0 3 noreply\r\n100\r\n", b"set %(k)b 0 0 nine\r\n", b"get %(k)b  %(o)b\r\n",
+    b"add %(k)b 0 0 1\r\n1\r\n", b"incr %(o)b 1\r\n", b"delete %(k)b\r\n", b"mg %(k)b v k\r\n",
+    b"ms %(k)b 1\r\n5\r\n", b"md %(k)b\r\n", b"ma %(o)b v\r\n", b"mn\r\n", b"nothing\r\n",
+    b"append %(o)b 0 0 1\r\n1\r\n", b"touch %(o)b 0\r\n", b"get\r\n", b"gats 0 %(o)b\r\n",
+    b"set %(k)b 0 -1 1\r\n1\r\n", b"incr %(o)b x\r\n", b"decr missing %(k)b\r\n",
+    b"get " + b"key1 " * 99 + b"%(k)b\r\n",
+)  # fmt: skip
+
+
+def test_packets_that_are_looked_for_in_advance(make):
+    choice = random.Random(3)
+    pair = [make(native=native, megabytes=4) for native in (True, False)]
+    for one in pair:
+        stored = [store(Opcode.SETQ, b"key%d" % number, b"1") for number in range(MANY)]
+        for at in range(0, MANY, 50):
+            one.send(b"".join(stored[at : at + 50]))
+    for _ in range(8):
+        packets = []
+        for _ in range(300):
+            key = b"key%d" % choice.randrange(2 * MANY)
+            packets.append(
+                choice.choice((
+                    store(Opcode.SET, key, b"1"), store(Opcode.SETQ, key, b"v" * 200),
+                    packet(Opcode.GETKQ, key), packet(Opcode.NOOP), packet(Opcode.DELETE, key),
+                    count(Opcode.INCREMENT, key, 1, 0), packet(Opcode.STAT, b"nothing"),
+                ))
+            )  # fmt: skip
+        compare(pair, b"".join(packets))
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_without_cas_uniques(make, seed):
     choice = random.Random(seed)
