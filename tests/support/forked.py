@@ -38,6 +38,7 @@ _PRELOADED = [
     "memlite.cli.proxy",
     "memlite.cli.serve",
     "memlite.shell.command",
+    "memlite.top.command",
     "memlite.backends.jsonfile.backend",
     "memlite.backends.gcs.backend",
     "memlite.backends.memory",

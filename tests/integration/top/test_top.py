@@ -4,8 +4,6 @@ import contextlib
 import json
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +14,7 @@ import pytest
 pytest.importorskip("rich", reason="rich is not installed")
 
 from tests.support.certificates import Authority, client_context
+from tests.support.forked import run_memlite
 from tests.support.logins import LOGIN, STORED, USERS, write_users
 from tests.support.proxies import node_stat, proxy
 from tests.support.servers import RunningServer, needs_memcached, running
@@ -28,15 +27,9 @@ KINDS = ["memlite", pytest.param("memcached", marks=needs_memcached)]
 
 def top(*arguments: str, **variables: str) -> tuple[int, str, str]:
     """Return the exit code, and what was written to stdout and stderr."""
-    done = subprocess.run(
-        [sys.executable, "-m", "memlite", "top", "--interval", "0.1", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": "/usr/bin:/bin", "COLUMNS": "80", **variables},
-        timeout=120,
-    )
-    return done.returncode, done.stdout, done.stderr
+    environment = {"PATH": "/usr/bin:/bin", "COLUMNS": "80", **variables}
+    done = run_memlite("top", "--interval", "0.1", *arguments, timeout=120, environment=environment)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
 def figures(*arguments: str, **variables: str) -> Any:
