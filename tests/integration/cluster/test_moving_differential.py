@@ -142,7 +142,7 @@ class Front(RunningServer):
             self._mover.run()
 
 
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_conversations_while_keys_are_moved(three: Three, part: int) -> None:
     front = Front(three, part)
     try:

@@ -27,7 +27,7 @@ from memlite.cluster.topology import Phase
 from tests.support.simulation import SimulatedStore, World, pause
 
 RUNS = int(os.environ.get("MEMLITE_TEST_SIMULATIONS", "25"))
-FAST = 8
+FAST = 4
 NAMES = ("a", "b", "c", "d")
 TROUBLED = 400.0
 CALM = 300.0

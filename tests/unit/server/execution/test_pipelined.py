@@ -168,7 +168,9 @@ def random_command(choice):
     [{}, {"near_cache": 2**20}, {"write_back": True}, {"near_cache": 2**20, "write_back": True}],
     ids=["plain", "near", "write-back", "both"],
 )
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [*range(2), *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 8))]
+)
 async def test_replies_are_those_of_the_memory_engine(seed, options):
     rng = random.Random(seed)
     commands = b"".join(random_command(rng.choice) for _ in range(200)) + b"version\r\n"

@@ -271,7 +271,9 @@ async def test_a_client_that_vanishes_before_the_first_attempt_fails(begun):
     assert not begun.server.scheduler._tasks
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [*range(2), *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 6))]
+)
 async def test_replies_are_those_of_the_memory_engine(seed):
     rng = random.Random(seed)
     commands = b"".join(random_command(rng.choice) for _ in range(200)) + b"version\r\n"

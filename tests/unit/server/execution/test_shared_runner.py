@@ -188,7 +188,7 @@ def compare(pair, data):
     return first
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_any_commands(pair, seed):
     choice = random.Random(seed)
     for _ in range(300):
@@ -197,7 +197,7 @@ def test_any_commands(pair, seed):
         compare(pair, with_unique(data, pair[0]))
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_commands_together(pair, seed):
     choice = random.Random(seed)
     for one in pair:
@@ -214,7 +214,7 @@ def test_commands_together(pair, seed):
         compare(pair, b"\r\n" * 3)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_any_binary_commands(pair, seed):
     choice = random.Random(seed)
     for _ in range(300):
@@ -234,7 +234,7 @@ def fill(worker):
         worker.send(b"".join(stored[at : at + 50]))
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_commands_that_are_looked_for_in_advance(make, seed):
     choice = random.Random(seed)
     pair = [make(native=native, megabytes=4) for native in (True, False)]
@@ -287,7 +287,7 @@ def test_packets_that_are_looked_for_in_advance(make):
         compare(pair, b"".join(packets))
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_without_cas_uniques(make, seed):
     choice = random.Random(seed)
     pair = [make(native=native, cas=False) for native in (True, False)]
