@@ -86,10 +86,10 @@ static PyObject *lone_take(Lone *self, PyObject *const *args, Py_ssize_t count) 
     return taken < 0 ? NULL : PyBool_FromLong(taken);
 }
 
-static int take_set(Lone *self, PyObject *nodes, PyObject *data, long most, PyObject *kind) {
-    const char *start = PyBytes_AS_STRING(data), *end = start + PyBytes_GET_SIZE(data), *line = line_end(start, end), *word;
-    if (self->alone || !line || set_end(start, line, end, most, &word) != end) return 0;
-    PyObject *key = PyBytes_FromStringAndSize(start + 4, word - start - 4);
+static int take_stored(Lone *self, PyObject *nodes, PyObject *data, long most, PyObject *kind) {
+    const char *start = PyBytes_AS_STRING(data), *end = start + PyBytes_GET_SIZE(data), *line = line_end(start, end), *found, *word;
+    if (self->alone || !line || stored_end(start, line, end, most, 1, &found, &word) != end) return 0;
+    PyObject *key = PyBytes_FromStringAndSize(found, word - found);
     PyObject *node = key ? PyDict_GetItemWithError(nodes, key) : NULL;
     Py_XDECREF(key);
     if (!node) return PyErr_Occurred() ? -1 : 0;
@@ -110,7 +110,7 @@ static PyObject *lone_take_set(Lone *self, PyObject *const *args, Py_ssize_t cou
     long most = count == 4 ? PyLong_AsLong(args[2]) : -1;
     if (most < 0 || !PyDict_Check(args[0]) || !PyBytes_CheckExact(args[1]))
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "a dictionary, bytes, a number and a type are needed");
-    int taken = take_set(self, args[0], args[1], most, args[3]);
+    int taken = take_stored(self, args[0], args[1], most, args[3]);
     return taken < 0 ? NULL : PyBool_FromLong(taken);
 }
 

@@ -71,10 +71,11 @@ static int take_from_client(Reception *b, PyObject *data) {
         }
         if (!taken && size > 4 && (table = lone->nodes) && PyDict_Check(table)) {
             Py_INCREF(table);
-            if (!memcmp(PyBytes_AS_STRING(data), "set ", 4))
-                taken = take_set(lone, table, data, (long)lone->most, (PyObject *)known.node);
-            else if (size <= 2 * r->longest && lone->write && lone->write != Py_None)  /* else it is counted by its kind */
-                taken = take_change(lone, table, data, (PyObject *)known.node);
+            /* Others are counted by their kinds, unless replies are written without that. */
+            int counted = !lone->write || lone->write == Py_None;
+            if (!counted && size <= 2 * r->longest) taken = take_change(lone, table, data, (PyObject *)known.node);
+            if (!taken && (!counted || !memcmp(PyBytes_AS_STRING(data), "set ", 4)))
+                taken = take_stored(lone, table, data, (long)lone->most, (PyObject *)known.node);
             Py_DECREF(table);
         }
         Py_DECREF(lone);

@@ -11,7 +11,7 @@ __all__ = ["ReceivingConnection"]
 
 
 class ReceivingConnection(ProxyConnection):
-    """Forwards known gets and small sets that come alone without the interpreter.
+    """Forwards known gets, and changes of known keys, that come alone without the interpreter.
 
     Args:
         services: the parts of the server it uses.

@@ -50,9 +50,9 @@ static PyObject *split(PyObject *self, PyObject *const *args, Py_ssize_t count) 
             key = PyBytes_FromStringAndSize(at, after - at);
             table = args[1];
         } else {
-            const char *word = NULL;
-            if (!(after = set_end(at, line, end, safe, &word))) break;
-            key = PyBytes_FromStringAndSize(at + 4, word - at - 4);
+            const char *name = NULL, *word = NULL;
+            if (!(after = stored_end(at, line, end, safe, 0, &name, &word))) break;
+            key = PyBytes_FromStringAndSize(name, word - name);
             table = args[2];
         }
         node = key ? PyDict_GetItemWithError(table, key) : NULL;

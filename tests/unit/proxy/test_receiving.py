@@ -270,18 +270,40 @@ async def client() -> Receiving:
 
 USUAL = [
     b"get k\r\n", b"set k 0 0 1\r\nx\r\n", b"delete k\r\n", b"incr k 1\r\n", b"decr k 9999\r\n",
-    b"touch k 0\r\n", b"delete %b\r\n" % (b"n" * 250), b"incr noreplies 1\r\n",
+    b"touch k 0\r\n", b"delete %b\r\n" % (b"n" * 250), b"add k 0 0 1\r\nx\r\n",
+    b"replace k 1 9999 0\r\n\r\n", b"append k 0 0 2\r\n\r\n\r\n", b"prepend k 0 0 1\r\nx\r\n",
+    b"add noreply 0 0 300\r\n%b\r\n" % (b"v" * 300), b"append %b 0 0 1\r\nx\r\n" % (b"n" * 250),
+    b"cas k 0 0 1 0\r\nx\r\n", b"cas k 0 0 1 9223372036854775807\r\nx\r\n", b"md k\r\n",
+    b"ms k 1\r\nx\r\n", b"ms k 0 T0\r\n\r\n", b"ms k 1 F9999 T30\r\nx\r\n", b"incr noreplies 1\r\n",
 ]  # fmt: skip
 UNUSUAL = [
     b"get unknown\r\n", b"delete unknown\r\n", b"delete k 0\r\n", b"delete k noreply\r\n",
-    b"delete noreply\r\n", b"touch noreply 1\r\n", b"delete %b\r\n" % CLUSTER_KEY,
-    b"incr k\r\n", b"incr k \r\n", b"incr k 01\r\n", b"incr k 10000\r\n", b"incr k -1\r\n",
+    b"delete noreply\r\n", b"touch noreply 1\r\n", b"delete %b\r\n" % CLUSTER_KEY, b"incr k\r\n",
+    b"incr k \r\n", b"incr k 01\r\n", b"incr k 10000\r\n", b"incr k -1\r\n",
     b"incr k 1 noreply\r\n", b"touch k 1 noreply\r\n", b"delete k\n", b"delete k", b"delete  k\r\n",
     b"delete a\nb\r\n", b"incr a\nb 1\r\n", b"delete \r\n", b"Delete k\r\n", b"deletek\r\n",
     b"delete k\r\ndelete k\r\n", b"incr k 1\r\nincr k 1\r\n", b"set k 0 0 1 noreply\r\nx\r\n", b"",
     b"get k", b"g", b"delete \0\r\n", b"set noreply\r\n", b"incr k 1\r\r\n", b"delete k\r\r\n",
-    b"incr\r\n",
+    b"incr\r\n", b"add unknown 0 0 1\r\nx\r\n", b"add k 0 0 1 noreply\r\nx\r\n",
+    b"adds k 0 0 1\r\nx\r\n", b"add k 0 0 2\r\nx\r\n", b"add k 0 0 1\r\nxx\r",
+    b"add a\nb 0 0 1\r\nx\r\n", b"add k 0 0 1\nx\r\n", b"add k 0 0 1\r\nx\r\nget k\r\n",
+    b"append k 01 0 1\r\nx\r\n", b"append k 0 -1 1\r\nx\r\n", b"cas k 0 0 1\r\nx\r\n",
+    b"cas k 0 0 1 \r\nx\r\n", b"cas k 0 0 1 01\r\nx\r\n", b"cas k 0 0 1 7 noreply\r\nx\r\n",
+    b"cas k 0 0 1 18446744073709551615\r\nx\r\n", b"cas k 0 0 1 noreply\r\nx\r\n",
+    b"cas k 0 0 1 7 \r\nx\r\n", b"cas k 0 0 1 7 8 9\r\nx\r\n", b"ms k\r\n", b"ms k 1 q\r\nx\r\n",
+    b"ms k 1 T0 q\r\nx\r\n", b"ms k 1 T0 T0\r\nx\r\n", b"ms k 1 T\r\nx\r\n", b"ms k 1 T-1\r\nx\r\n",
+    b"ms k 1 T0 \r\nx\r\n", b"ms k 1 \r\nx\r\n", b"ms k 1 F0 T0 c\r\nx\r\n", b"ms k 1 b\r\nx\r\n",
+    b"ms k S1\r\nx\r\n", b"ms a\nb 1\r\nx\r\n", b"md k q\r\n", b"md k b\r\n", b"md k \r\n",
+    b"md a\nb\r\n", b"md \r\n", b"md\r\n", b"ms\r\n\r\n", b"ms  1\r\nx\r\n", b"add  0 0 1\r\nx\r\n",
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", USUAL[:-1])
+async def test_what_is_not_all_there_is_left_to_python(client: Receiving, data: bytes) -> None:
+    for size in range(len(data)):
+        client.data_received(data[:size])
+    assert client.left == [data[:size] for size in range(len(data))]
+    assert not client.executor.lone.alone
 
 
 @pytest.mark.parametrize("data", USUAL[:-1])

@@ -35,6 +35,7 @@ WRONG = [
 ]  # fmt: skip
 # Replies to requests that change an item and have no value.
 CHANGED = [b"DELETED\r\n", b"NOT_FOUND\r\n", b"TOUCHED\r\n", b"18446744073709551615\r\n", b"7\r\n"]
+STORED = [b"STORED\r\n", b"NOT_STORED\r\n"]
 CHANGES = [
     b"delete %b\r\n",
     b"incr %b 1\r\n",
@@ -43,6 +44,7 @@ CHANGES = [
     b"incr %b 07\r\n",
     b"mg %b v\r\n",
 ]
+ADDING = [b"%b %%b 0 0 %%d\r\n" % name for name in (b"add", b"replace", b"append", b"prepend")]
 # What no node sends, or nobody has asked for.
 RUBBISH = [
     b"VALUE k1 0 -1\r\nx\r\nEND\r\n", b"VALUE\r\n", b"VALUE k1 0 1\r\nxyzEND\r\n", b"\0" * 3000,
@@ -108,12 +110,12 @@ class NodeTransport:
         while self.written and self.rng.random() < 0.8:
             line, _, rest = self.written.partition(b"\r\n")
             words = line.split(b" ")
-            if words[0] in (b"set", b"add"):
+            if len(words) == 5 and words[0] not in (b"get", b"gets"):
                 rest = rest[int(words[4]) + 2 :]
             if self.rng.random() < 0.02:
                 self.replies += self.rng.choice(WRONG)
-            elif words[0] in (b"set", b"add"):
-                self.replies += b"STORED\r\n"
+            elif len(words) == 5 and words[0] not in (b"get", b"gets"):
+                self.replies += b"STORED\r\n" if words[0] == b"set" else self.rng.choice(STORED)
             elif words[0] in (b"get", b"gets"):
                 self.replies += b"".join(map(self._item, words[1:])) + b"END\r\n"
             elif words[0] == b"mg":
@@ -212,7 +214,7 @@ def _one(rng: random.Random, *, sets: float) -> bytes:
     if rng.random() >= sets:
         return b"get %b\r\n" % key
     value = rng.choice([b"", b"v", b"\r\n", b"w" * 300])
-    line = rng.choice([b"set %b 0 0 %d\r\n"] * 9 + [b"set %b 0 00 %d\r\n", b"add %b 0 0 %d\r\n"])
+    line = rng.choice([b"set %b 0 0 %d\r\n"] * 9 + [b"set %b 0 00 %d\r\n", *ADDING])
     return line % (key, len(value)) + value + b"\r\n"
 
 
