@@ -338,6 +338,10 @@ class PlainSharedEngine(SharedEngine):
         """Set an expiry; see `Engine`."""
         return self.retime_plain(key, exptime) is not None or super().touch(key, exptime)
 
+    def fetch_and_touch(self, key: bytes, exptime: int) -> Item | None:
+        """Return the item for gat and gats; see `Engine`."""
+        return self.retime_plain(key, exptime) or super().fetch_and_touch(key, exptime)
+
     def retime_plain(self, key: bytes, exptime: int) -> Item | None:
         """Touch an item; see `Engine`."""
         if self.observed or self._inside or exptime < 0:

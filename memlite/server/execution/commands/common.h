@@ -2,7 +2,7 @@
 
 enum { FREQUENCY = 3, FETCHED = 4, MAIN = 8, FULL = 16, MASK = 31, FRESH = FREQUENCY | MAIN };  /* item.py */
 enum { ERROR = -1, STOP, DONE, ABSENT };  /* STOP: nothing was done, and the twin has to take the command */
-enum { LONGEST_KEY = 250, MOST_WORDS = 12, MOST_KEYS = 256, SAFE_DIGITS = 19, SMALL_OBJECT = 512 };
+enum { LONGEST_KEY = 250, MOST_WORDS = 102, MOST_META_WORDS = 12, MOST_KEYS = 256, SAFE_DIGITS = 19, SMALL_OBJECT = 512 };
 /* Bytes of a plain item with its place in a queue, what a full one takes in addition, and a number. */
 enum { PLAIN_SIZE = 48 + 8, FULL_MORE = 16, NUMBER_SIZE = 32, PLACE = 8 };
 enum { META_FLAGS_SIZE = 160, STATE_BITS = 5 };

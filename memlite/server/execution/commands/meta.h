@@ -27,45 +27,98 @@ static u64 read_flags(Word *flags, int count, const char *letters, const char *v
 }
 #define HAS(seen, flag) ((seen) >> ((flag) - '@') & 1)
 
+/* The times in the flags of an mg: -1 for one that is not there. */
+typedef struct { long long touch, recache; int recache_first; } Times;
+
+/* Reads them; STOP for others than usual. */
+static int read_times(Word *flags, int count, Times *times) {
+    for (int i = 0; i < count; i++) {
+        Word rest = {flags[i].at + 1, flags[i].size - 1};
+        char flag = *flags[i].at;
+        if (flag != 'T' && flag != 'R' && flag != 'N') continue;
+        long long number = read_number(rest);
+        if (number < 0 || number > INT_MAX) return STOP;
+        if (flag == 'T') times->touch = number;
+        else if (flag == 'R') {
+            times->recache = number;
+            times->recache_first = times->touch < 0;
+        }
+    }
+    return DONE;
+}
+
+/* Whether nobody wins the right to recache an item, which is there afterwards: see `retrieve`. */
+static int is_won_by_none(Runner *r, const View *v, const Times *times) {
+    double expires = v->expires, soon;
+    if (times->touch > MONTH && (double)times->touch <= r->now) return STOP;  /* it expires at once */
+    if (times->recache < 0) return DONE;
+    if (times->touch >= 0 && !times->recache_first && expiry(r, times->touch, &expires) < 0) return ERROR;
+    if (expiry(r, times->recache, &soon) < 0) return ERROR;
+    return expires && (long long)expires < (long long)soon ? STOP : DONE;
+}
+
+static void append_time_to_live(Runner *r, double expires) {
+    if (!expires) {
+        APPEND(r, "-1");
+        return;
+    }
+    double seconds = expires > r->now ? expires - r->now : 0;
+    u64 left = (u64)seconds;
+    append_number(r, left + (seconds > (double)left));
+}
+
 static int meta_get(Runner *r, Word *words, int count) {
     Word key = words[1], *flags = words + 2;
     View v;
-    u64 seen = read_flags(flags, count -= 2, "vsftkqc", "O");
+    Times times = {-1, -1, 0};
+    u64 seen = read_flags(flags, count -= 2, "vsftkqchlu", "OTNR");
     if (!seen) return STOP;
+    int timed = HAS(seen, 'T') || HAS(seen, 'N') || HAS(seen, 'R');
+    if (timed && (read_times(flags, count, &times) != DONE || (HAS(seen, 'T') && HAS(seen, 'u')))) return STOP;
     int known = look(r, key, &v), done;
     if (known < DONE) return known;
     if (known == ABSENT) {
+        if (HAS(seen, 'N')) return STOP;
         if ((done = get_miss(r)) != DONE || HAS(seen, 'q')) return done;
         APPEND(r, "EN");
         echo(r, flags, count, key);
         return ANSWER(r, "\r\n");
     }
+    if ((v.expires || timed) && now(r) < 0) return ERROR;
+    if (v.expires && v.expires <= r->now) return STOP;  /* it has just expired */
+    if (timed && (done = is_won_by_none(r, &v, &times)) != DONE) return done;
+    if ((done = make_room(r, v.size + (HAS(seen, 'T') ? ROOM_TO_TOUCH : 0) + 1024)) != DONE) return done;
+    long long idle = 0;
+    int fetched = was_fetched(&v);
+    if (HAS(seen, 'l') && (done = idle_seconds(r, &v, &idle)) != DONE) return done;
+    if (HAS(seen, 'T')) done = retime(r, &v, times.touch);
+    else if (!HAS(seen, 'u')) done = use_read(r, &v);
+    if (done != DONE || (HAS(seen, 'c') && assign(r, &v, 0) < 0)) return done < DONE ? done : ERROR;
+    if (!HAS(seen, 'T')) COUNT(r, hits);
     const char *value = value_at(&v);
     Word client_flags = flags_of(&v, key.size);
     Py_ssize_t size = value_size(&v);
-    if (v.expires && HAS(seen, 't') && now(r) < 0) return ERROR;
-    if (v.expires && HAS(seen, 't') && v.expires <= r->now) return STOP;  /* it has just expired */
-    if ((done = make_room(r, size + 1024)) != DONE || (done = use_read(r, &v)) != DONE) return done;
-    if (HAS(seen, 'c') && assign(r, &v, 0) < 0) return ERROR;
-    COUNT(r, hits);
+    double expires = v.expires;  /* before it was touched */
     if (HAS(seen, 'v')) {
         APPEND(r, "VA ");
         append_number(r, (u64)size);
     } else APPEND(r, "HD");
     for (int i = 0; i < count; i++) {
         char flag = flags[i].at[0];
-        if (flag == 'v' || flag == 'q') continue;
+        if (flag == 'v' || flag == 'q' || flag == 'u' || flag == 'N' || flag == 'R') continue;
+        if (flag == 'T') {
+            if (expiry(r, times.touch, &expires) < 0) return ERROR;
+            continue;
+        }
         APPEND(r, " ");
         append(r, flags[i].at, flags[i].size);
         if (flag == 's') append_number(r, (u64)size);
         else if (flag == 'f') append(r, client_flags.at, client_flags.size);
         else if (flag == 'c') append_number(r, v.unique);
         else if (flag == 'k') append(r, key.at, key.size);
-        else if (flag == 't' && !v.expires) APPEND(r, "-1");
-        else if (flag == 't') {
-            u64 left = (u64)(v.expires - r->now);  /* it has not expired */
-            append_number(r, left + (v.expires - r->now > (double)left));
-        }
+        else if (flag == 't') append_time_to_live(r, expires);
+        else if (flag == 'h') append_number(r, (u64)fetched);
+        else if (flag == 'l') append_number(r, (u64)idle);
     }
     APPEND(r, "\r\n");
     if (HAS(seen, 'v')) append(r, value, size + 2);

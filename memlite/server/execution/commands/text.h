@@ -51,15 +51,58 @@ static int text_touch(Runner *r, Word *words, int count) {
     return known == ABSENT ? ANSWER(r, "NOT_FOUND\r\n") : ANSWER(r, "TOUCHED\r\n");
 }
 
-static int text_gat(Runner *r, Word *words, int count) {
-    long long exptime = count == 3 ? read_number(words[1]) : -1;
-    if (exptime < 0 || exptime > INT_MAX) return STOP;
+/* Appends an item without END, with its cas unique if that is shown. */
+static void append_view(Runner *r, const View *v, int uniques) {
+    Py_ssize_t size = v->size - END_SIZE;
+    if (uniques) {
+        Py_ssize_t head = (const char *)memchr(v->at, '\n', size) - 1 - v->at;
+        append(r, v->at, head);
+        APPEND(r, " ");
+        append_number(r, v->unique);
+        append(r, v->at + head, size - head);
+    } else append(r, v->at, size);
+}
+
+/* Looks up the keys of a gat, and makes room for the reply; nothing is changed. The view is of the last one. */
+static int can_touch(Runner *r, const Word *keys, int count, View *v, int *known) {
+    Py_ssize_t room = END_SIZE;
+    int misses = 0;
+    for (int i = 0; i < count; i++) {
+        if ((*known = look(r, keys[i], v)) < DONE) return *known;
+        if (*known == ABSENT) misses++;
+        else room += v->size + 1 + 20;
+    }
+    int done = misses ? never_flushed(r) : DONE;
+    return done == DONE ? make_room(r, room + ROOM_TO_TOUCH) : done;
+}
+
+/* `gat <exptime> <key>*`, and `gats` if the uniques are shown. */
+static int text_gat(Runner *r, int uniques, Word *words, int count) {
+    long long exptime = count > 2 ? read_number(words[1]) : -1;
     View v;
-    int known = look(r, words[2], &v), done;
-    if (known < DONE) return known;
-    if (known == ABSENT) return (done = touch_miss(r)) == DONE ? ANSWER(r, "END\r\n") : done;
-    if ((done = make_room(r, v.size)) != DONE) return done;
-    if ((done = retime(r, &v, exptime)) == DONE) append(r, v.at, v.size);
+    if (exptime < 0 || exptime > INT_MAX) return STOP;
+    int known, done = can_touch(r, words + 2, count - 2, &v, &known);
+    if (done != DONE) return done;
+    if (count > 3 && exptime > MONTH) {  /* a key that comes again may have expired */
+        if (now(r) < 0) return ERROR;
+        if ((double)exptime <= r->now) return STOP;
+    }
+    long long all = r->count[N_cmd_touch], hits = r->count[N_touch_hits], misses = r->count[N_touch_misses];
+    for (int i = 2; i < count && done == DONE; i++) {
+        if (count > 3) known = look(r, words[i], &v);
+        done = known == DONE ? retime(r, &v, exptime) : known == ABSENT ? touch_miss(r) : known;
+        if (done != DONE || known == ABSENT) continue;
+        if (uniques) done = assign(r, &v, 0);
+        append_view(r, &v, uniques);
+    }
+    if (done == DONE) {
+        APPEND(r, "END\r\n");
+        return DONE;
+    }
+    /* Another process was faster: the twin touches all of them once more, and counts that. */
+    r->count[N_cmd_touch] = all;
+    r->count[N_touch_hits] = hits;
+    r->count[N_touch_misses] = misses;
     return done;
 }
 
@@ -88,6 +131,7 @@ static int text_command(Runner *r, const char *start, const char *end, const cha
     if (count < 1 || words[0].size < 2) return STOP;
     if (count == 1) return IS(words[0], "mn") ? ANSWER(r, "MN\r\n") : STOP;
     Word first = words[0];
+    if (count > MOST_META_WORDS && first.at[0] == 'm') return STOP;
     switch (COMMAND(first.at[0], first.at[1])) {
         case COMMAND('m', 'g'): return first.size == 2 ? meta_get(r, words, count) : STOP;
         case COMMAND('m', 's'): return first.size == 2 ? meta_set(r, words, count, after, end) : STOP;
@@ -103,7 +147,7 @@ static int text_command(Runner *r, const char *start, const char *end, const cha
         case COMMAND('d', 'e'):
             return IS(first, "decr") ? text_count(r, 1, words, count) : IS(first, "delete") ? text_delete(r, words, count) : STOP;
         case COMMAND('t', 'o'): return IS(first, "touch") ? text_touch(r, words, count) : STOP;
-        case COMMAND('g', 'a'): return IS(first, "gat") ? text_gat(r, words, count) : STOP;
+        case COMMAND('g', 'a'): return IS(first, "gat") || IS(first, "gats") ? text_gat(r, first.size == 4, words, count) : STOP;
         default: return STOP;
     }
 }

@@ -24,26 +24,25 @@ static int count_miss(Runner *r, int down) {
     return done;
 }
 
-/* Touches an item; see `retime_plain` and `update_metadata`. A plain item that gets an expiry becomes a full one. */
+/* Gives an item another expiry; see `update_metadata`. A plain item becomes a full one. The view keeps the old one. */
+static int renew(Runner *r, View *v, PyObject *state, double expires) {
+    if (!(v->bits & FULL)) {
+        if (!expires) return DONE;
+        return make_full(r, v, state, expires) < 0 ? ERROR : resize(r, v->bits, FULL_MORE + NUMBER_SIZE, 1);
+    }
+    if (!expires && !v->expires) return DONE;
+    if (put_new(v->item, &r->expires, expires ? PyFloat_FromDouble(expires) : Py_NewRef(r->zero)) < 0) return ERROR;
+    return resize(r, v->bits, !v->expires ? NUMBER_SIZE : expires ? 0 : -NUMBER_SIZE, 1);
+}
+
+/* Touches an item; see `retime_plain`. */
 static int retime(Runner *r, View *v, long long exptime) {
     double expires;
     if (exptime < 0 || exptime > INT_MAX) return STOP;
     if (expiry(r, exptime, &expires) < 0) return ERROR;
     PyObject *state = PyList_GET_ITEM(r->read, expires ? v->bits | FULL : v->bits);
-    if (v->bits & FULL) {
-        Py_ssize_t more = expires && !v->expires ? NUMBER_SIZE : !expires && v->expires ? -NUMBER_SIZE : 0;
-        if (expires || v->expires) {
-            PyObject *time = expires ? PyFloat_FromDouble(expires) : Py_NewRef(r->zero);
-            if (put_new(v->item, &r->expires, time) < 0) return ERROR;
-        }
-        if (resize(r, v->bits, more, 1) < 0) return ERROR;
-    } else if (expires) {
-        PyObject *item = new_item(r, 1, v->wire, state, expires);
-        int failed = !item || PyDict_SetItem(dict_of(r, r->line), r->line, item);
-        Py_XDECREF(item);
-        if (failed || resize(r, v->bits, FULL_MORE + NUMBER_SIZE, 1) < 0) return ERROR;
-        v->item = item;
-    }
+    int done = renew(r, v, state, expires);
+    if (done != DONE) return done;
     COUNT(r, cmd_touch);
     COUNT(r, touch_hits);
     return put(v->item, &r->state, state);

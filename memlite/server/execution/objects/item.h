@@ -18,6 +18,17 @@ static int use(Runner *r, const View *v, PyObject *states) {
 
 static int use_read(Runner *r, const View *v) { return use(r, v, r->read); }
 
+static inline int was_fetched(const View *v) { return (v->bits & FETCHED) != 0; }
+
+enum { ROOM_TO_TOUCH = 0 };  /* bytes in addition to the reply */
+
+/* The seconds since the last use. */
+static int idle_seconds(Runner *r, const View *v, long long *idle) {
+    long long second = number_of(get(r->clock, &r->second)) - r->epoch, state = number_of(get(v->item, &r->state));
+    *idle = second > state >> STATE_BITS ? second - (state >> STATE_BITS) : 0;
+    return PyErr_Occurred() ? ERROR : DONE;
+}
+
 /* The state of an item that is given another value in place; NULL if it cannot be. See `_kept`. */
 static PyObject *kept(Runner *r, const View *v) {
     if (!(v->bits & FULL)) return PyList_GET_ITEM(r->fast_store, v->bits);
@@ -121,12 +132,14 @@ static PyObject *full_state(Runner *r, long long state) {
     return known && !PyList_SetItem(r->full_states, state & MASK, known) ? known : NULL;
 }
 
-/* Puts a full item in the place of a plain one, which was looked up last. Its size is not noted. */
-static int make_full(Runner *r, View *v, double expires) {
+/* Puts a full item in the place of a plain one, which was looked up last. Its size is not noted. The state is NULL for the present one. */
+static int make_full(Runner *r, View *v, PyObject *state, double expires) {
     PyObject *wire = get(v->item, &r->wire), *item = NULL;
-    long long state = number_of(get(v->item, &r->state));
-    PyObject *full = wire && !PyErr_Occurred() ? full_state(r, state) : NULL;
-    if (full) item = new_item(r, 1, wire, full, expires);
+    if (!state) {
+        long long present = number_of(get(v->item, &r->state));
+        state = PyErr_Occurred() ? NULL : full_state(r, present);
+    }
+    if (wire && state) item = new_item(r, 1, wire, state, expires);
     int done = item && !PyDict_SetItem(dict_of(r, r->line), r->line, item) ? DONE : ERROR;
     Py_XDECREF(wire);
     Py_XDECREF(item);
@@ -140,6 +153,6 @@ static int assign(Runner *r, View *v, u64 compared) {
     long long bits = number_of(get(v->item, &r->state));
     if (bits == -1 && PyErr_Occurred()) return ERROR;
     int full = Py_TYPE(v->item) == (PyTypeObject *)r->full_type;
-    if ((!full && make_full(r, v, 0) < 0) || next_unique(r, v, compared) < 0) return ERROR;
+    if ((!full && make_full(r, v, NULL, 0) < 0) || next_unique(r, v, compared) < 0) return ERROR;
     return resize(r, (int)(bits & MASK), full ? NUMBER_SIZE : FULL_MORE + NUMBER_SIZE, 1);
 }

@@ -31,11 +31,17 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     if (!PyErr_Occurred() && (safe = PyObject_GetAttrString(engine, "safe_size"))) r->safe_size = PyLong_AsSsize_t(safe);
     Py_XDECREF(cas);
     Py_XDECREF(safe);
+    PyObject *items = PyErr_Occurred() ? NULL : PyObject_GetAttrString(engine, "items");
+    PyObject *mapping = items ? PyObject_GetAttrString(items, "mapping") : NULL;
+    if (mapping) r->origin = number_of(PyObject_GetAttrString(mapping, "origin"));
+    Py_XDECREF(items);
+    Py_XDECREF(mapping);
     PyObject *type = (PyObject *)Py_TYPE(r->counters);
     int done = PyErr_Occurred() || find_field(&r->until, type, "until_slow_sample") ? ERROR : DONE;
+    if (done == DONE && find_field(&r->second, (PyObject *)Py_TYPE(r->clock), "second")) done = ERROR;
     for (int i = 0; done == DONE && i < COUNTED; i++) done = find_field(&r->counter[i], type, COUNTER_NAMES[i]) ? ERROR : DONE;
     return done == DONE ? 0 : -1;
 }
 
 #define REFERENCES(X) X(engine) X(table) X(counters) X(clock) X(fast_read) X(text_twin) X(binary_twin) X(replies)
-#define FIELDS(r) &(r)->until
+#define FIELDS(r) &(r)->until, &(r)->second

@@ -44,6 +44,18 @@ static int read_item(Runner *r, Word key, char *to, View *v) {
 /* DONE, ABSENT, or STOP for an item that is not plain. */
 static int look(Runner *r, Word key, View *v) { return read_item(r, key, r->copy, v); }
 
+static inline int was_fetched(const View *v) { return (v->seen.state & FETCHED) != 0; }
+
+/* Bytes in addition to the reply: it may be another one by then. */
+#define ROOM_TO_TOUCH (MOST_COPIED + 64)
+
+/* The seconds since the last use. */
+static int idle_seconds(Runner *r, const View *v, long long *idle) {
+    long long second = number_of(get(r->clock, &r->second)), used = r->origin + (v->seen.state >> STATE_BITS);
+    *idle = second > used ? second - used : 0;
+    return PyErr_Occurred() ? ERROR : DONE;
+}
+
 static int use_read(Runner *r, const View *v) {
     r->api->use(r->table, &v->seen);
     return DONE;
@@ -61,6 +73,9 @@ static int write_item(Runner *r, const Frame *frame, double expires, u64 conditi
     if (v) v->unique = r->cas ? unique : 0;
     return done == TABLE_DONE ? DONE : done == TABLE_CHANGED ? TABLE_CHANGED : done == TABLE_ERROR ? ERROR : STOP;
 }
+
+/* Those that are absent have been looked for where flushed ones are, too. */
+static inline int never_flushed(Runner *r) { (void)r; return DONE; }
 
 /* Each item has a cas unique. */
 static inline int assign(Runner *r, View *v, u64 compared) {
@@ -120,13 +135,14 @@ static int join(Runner *r, View *v, Word key, Word value, int before, int genera
 static int retime(Runner *r, View *v, long long exptime) {
     double expires;
     if (exptime < 0 || exptime > INT_MAX) return STOP;
-    int room = make_room(r, MOST_COPIED);
+    int room = make_room(r, ROOM_TO_TOUCH);
     if (room != DONE) return room;
     if (expiry(r, exptime, &expires) < 0) return ERROR;
     int done = r->api->touch(r->table, &r->key, expires, r->copy, MOST_COPIED, &v->seen);
     if (done != TABLE_DONE) return done == TABLE_ERROR ? ERROR : STOP;
     v->size = v->seen.length;
     v->unique = r->cas ? v->seen.unique : 0;
+    v->expires = v->seen.expires;
     COUNT(r, cmd_touch);
     COUNT(r, touch_hits);
     return DONE;

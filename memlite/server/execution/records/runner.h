@@ -8,12 +8,13 @@ typedef struct {
     PyObject *line, *whole, *out;  /* the first two are always NULL */
     const TableApi *api;
     Py_hash_t (*hash)(const void *, Py_ssize_t);
-    Field until, counter[COUNTED];
+    Field until, second, counter[COUNTED];
     long long count[COUNTED];  /* what has yet to be added to the counters */
     unsigned counted;  /* a bit for each of these that is not 0 */
     char *reply, *copy;  /* `copy`: of the item that was looked up last */
     Py_ssize_t reply_size, reply_room, position, served, at_most, safe_size;
     double now;
+    long long origin;  /* the second from which uses count */
     Wanted key, ahead[AHEAD];  /* `ahead`: of the next commands, named already: from `ahead_next` on */
     int ahead_next, ahead_count;
     const char *looked;  /* how far that came in what was received */

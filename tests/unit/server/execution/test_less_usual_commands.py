@@ -213,6 +213,9 @@ WITHOUT_PYTHON = (
     b"ms a 1 ME c\r\nx\r\n", b"ms c 1 ME s\r\nx\r\n", b"ms a 1 MR T9\r\nx\r\n",
     b"ms c 1 MR\r\nx\r\n", b"ms a 1 MA c s\r\nx\r\n", b"ms a 1 MP k\r\nx\r\n",
     b"ms c 1 MA\r\nx\r\n", b"ms a 1 CU c\r\nx\r\n", b"ms a 1 C1\r\nx\r\n", b"ms c 1 C1\r\nx\r\n",
+    b"gat 100 a\r\n", b"gat 0 a b c a\r\n", b"gats 100 a\r\n", b"gats 0 a b c a\r\n",
+    b"gats 0 c\r\n", b"mg a T100 v\r\n", b"mg a t T0 c\r\n", b"mg c T100 h\r\n",
+    b"mg a h l t v\r\n", b"mg a u h\r\n", b"mg a N30 R30 v\r\n", b"mg a T90 R5 q k Oab\r\n",
 )  # fmt: skip
 
 
