@@ -16,3 +16,10 @@ static int count_of_item(const View *v, u64 delta, int down, u64 *number, char *
     memset(digits + length, ' ', end - stored - length);
     return DONE;
 }
+
+/* Whether an item is certainly no number, because of what its value begins with. */
+static int is_no_number(const View *v) {
+    const char *at = value_at(v);
+    if (at == v->at + v->size - AFTER_VALUE) return 1;
+    return !(*at >= '0' && *at <= '9') && !strchr(" \t\n\v\f\r+", *at);
+}

@@ -1,9 +1,12 @@
 /* Commands of the binary protocol. */
 
 enum {
-    OP_GET, OP_SET, OP_DELETE = 4, OP_INCR, OP_DECR, OP_GETQ = 9, OP_NOOP, OP_GETK = 12, OP_GETKQ, OP_APPEND, OP_PREPEND,
-    OP_SETQ = 17, OP_DELETEQ = 20, OP_INCRQ, OP_DECRQ, OP_APPENDQ = 25, OP_PREPENDQ, OP_TOUCH = 28
+    OP_GET, OP_SET, OP_ADD, OP_REPLACE, OP_DELETE, OP_INCR, OP_DECR, OP_GETQ = 9, OP_NOOP, OP_GETK = 12, OP_GETKQ, OP_APPEND,
+    OP_PREPEND, OP_SETQ = 17, OP_ADDQ, OP_REPLACEQ, OP_DELETEQ, OP_INCRQ, OP_DECRQ, OP_APPENDQ = 25, OP_PREPENDQ,
+    OP_TOUCH = 28, OP_GAT, OP_GATQ, OP_GATK = 35, OP_GATKQ
 };
+enum { NO_SUCH_KEY = 1, OTHER_UNIQUE = 2, NONE_STORED = 5, NO_NUMBER = 6 };  /* statuses */
+#define DO_NOT_CREATE 0xFFFFFFFF  /* an exptime */
 
 typedef struct {
     int opcode;
@@ -41,14 +44,44 @@ static void append_big(Runner *r, u64 number, int size) {
     r->reply_size += size;
 }
 
-static int binary_miss(Runner *r, const Packet *p, int with_key) {
-    if (with_key) {
-        append_header(r, p, (int)p->key.size, 0, 1, (u64)p->key.size, 0);
-        append(r, p->key.at, p->key.size);
-    } else {
-        append_header(r, p, 0, 0, 1, 9, 0);
-        APPEND(r, "Not found");
-    }
+/* Whether what succeeds is not answered. */
+static int is_quiet(int opcode) { return opcode >= OP_SETQ && opcode <= OP_PREPENDQ; }
+
+/* The reply to a change of an item, which gets a cas unique to show. */
+static int succeed(Runner *r, const Packet *p, View *v) {
+    if (is_quiet(p->opcode)) return DONE;
+    if (assign(r, v, 0) < 0) return ERROR;
+    append_header(r, p, 0, 0, 0, 0, v->unique);
+    return DONE;
+}
+
+static int fail(Runner *r, const Packet *p, int status) {
+    const char *text = status == NO_SUCH_KEY ? "Not found" : status == OTHER_UNIQUE ? "Data exists for key."
+                       : status == NONE_STORED ? "Not stored." : "Non-numeric server-side value for incr or decr";
+    size_t size = strlen(text);
+    append_header(r, p, 0, 0, status, size, 0);
+    append(r, text, (Py_ssize_t)size);
+    return DONE;
+}
+
+/* The reply to a get, or a get and touch, without an item. */
+static int binary_miss(Runner *r, const Packet *p, int quiet, int with_key) {
+    if (quiet) return DONE;
+    if (!with_key) return fail(r, p, NO_SUCH_KEY);
+    append_header(r, p, (int)p->key.size, 0, NO_SUCH_KEY, (u64)p->key.size, 0);
+    append(r, p->key.at, p->key.size);
+    return DONE;
+}
+
+/* The reply to one with it; there is room. */
+static int binary_hit(Runner *r, const Packet *p, View *v, int with_key) {
+    if (assign(r, v, 0) < 0) return ERROR;
+    Word value = {value_at(v), p->opcode == OP_TOUCH ? 0 : value_size(v)};
+    Py_ssize_t key = with_key ? p->key.size : 0;
+    append_header(r, p, (int)key, 4, 0, (u64)(4 + key + value.size), v->unique);
+    append_big(r, (u64)read_number(flags_of(v, p->key.size)), 4);
+    append(r, p->key.at, key);
+    append(r, value.at, value.size);
     return DONE;
 }
 
@@ -56,71 +89,64 @@ static int binary_get(Runner *r, const Packet *p, View *v, int known) {
     int with_key = p->opcode == OP_GETK || p->opcode == OP_GETKQ, quiet = p->opcode == OP_GETQ || p->opcode == OP_GETKQ;
     int done;
     if (p->extras.size || p->value.size) return STOP;
-    if (known == ABSENT) return (done = get_miss(r)) != DONE || quiet ? done : binary_miss(r, p, with_key);
-    Word value = {value_at(v), value_size(v)};
-    if ((done = make_room(r, value.size + 1024)) != DONE || (done = use_read(r, v)) != DONE) return done;
-    if (assign(r, v, 0) < 0) return ERROR;
-    Py_ssize_t key = with_key ? p->key.size : 0;
-    append_header(r, p, (int)key, 4, 0, (u64)(4 + key + value.size), v->unique);
-    append_big(r, (u64)read_number(flags_of(v, p->key.size)), 4);
-    append(r, p->key.at, key);
-    append(r, value.at, value.size);
+    if (known == ABSENT) return (done = get_miss(r)) != DONE ? done : binary_miss(r, p, quiet, with_key);
+    if ((done = make_room(r, v->size + 1024)) != DONE || (done = use_read(r, v)) != DONE) return done;
     COUNT(r, hits);
-    return DONE;
+    return binary_hit(r, p, v, with_key);
 }
 
-static int binary_set(Runner *r, const Packet *p, View *v, int known) {
-    if (p->cas || p->extras.size != 8 || p->value.size > r->safe_size) return STOP;
+static int binary_touch(Runner *r, const Packet *p, View *v, int known) {
+    int with_key = p->opcode == OP_GATK || p->opcode == OP_GATKQ, quiet = p->opcode == OP_GATQ || p->opcode == OP_GATKQ;
+    int done;
+    if (p->extras.size != 4 || p->value.size) return STOP;
+    if (known == ABSENT) return (done = touch_miss(r)) != DONE ? done : binary_miss(r, p, quiet, with_key);
+    if ((done = make_room(r, v->size + ROOM_TO_TOUCH + 1024)) != DONE) return done;
+    done = retime(r, v, (long long)read_big(p->extras.at, 4));
+    return done != DONE ? done : binary_hit(r, p, v, with_key);
+}
+
+/* Stores in a mode; with a cas unique, on that condition. */
+static int binary_store(Runner *r, const Packet *p, View *v, int known, enum Mode mode) {
+    if (p->extras.size != 8 || p->value.size > r->safe_size) return STOP;
     char digits[20];
     Word flags = {digits, write_digits(digits, read_big(p->extras.at, 4))};
-    int shown = p->opcode == OP_SET;
     long long exptime = (long long)read_big(p->extras.at + 4, 4);
-    if (exptime > INT_MAX) return STOP;
-    int done = store_for_unique(r, v, known, p->key, flags, p->value, exptime, shown);
-    if (done != DONE || !shown) return done;
-    if ((done = assign(r, v, 0)) == DONE) append_header(r, p, 0, 0, 0, 0, v->unique);
-    return done;
+    if (exptime > INT_MAX || (p->cas && !r->cas)) return STOP;
+    int quiet = is_quiet(p->opcode), plain = mode == SET && !p->cas;
+    int outcome = plain ? store_for_unique(r, v, known, p->key, flags, p->value, exptime, !quiet)
+                        : store_known(r, (p->cas ? CAS : mode) + GENERAL, v, known, p->key, flags, p->value, p->cas, exptime);
+    if (outcome == STORED) return succeed(r, p, v);
+    if (outcome < DONE) return outcome;
+    return fail(r, p, outcome == EXISTS || (outcome == NOT_STORED && mode == ADD) ? OTHER_UNIQUE : NO_SUCH_KEY);
 }
 
 static int binary_join(Runner *r, const Packet *p, View *v, int known, int before) {
-    if (p->cas || p->extras.size || known == ABSENT) return STOP;
-    int done = join(r, v, p->key, p->value, before, 0);
-    if (done != DONE || (p->opcode != OP_APPEND && p->opcode != OP_PREPEND)) return done;
-    if ((done = assign(r, v, 0)) == DONE) append_header(r, p, 0, 0, 0, 0, v->unique);
-    return done;
+    if (p->cas || p->extras.size) return STOP;
+    int done = known == ABSENT ? store_nothing(r) : join(r, v, p->key, p->value, before, 0);
+    return done != DONE ? done : known == ABSENT ? fail(r, p, NONE_STORED) : succeed(r, p, v);
 }
 
 static int binary_count(Runner *r, const Packet *p, View *v, int known, int down) {
-    if (p->cas || p->value.size || p->extras.size != 20 || known == ABSENT) return STOP;
-    u64 number;
-    int done = count_in_place(r, v, read_big(p->extras.at, 8), down, &number);
-    if (done != DONE || (p->opcode != OP_INCR && p->opcode != OP_DECR)) return done;
-    if ((done = assign(r, v, 0)) == DONE) {
-        append_header(r, p, 0, 0, 0, 8, v->unique);
-        append_big(r, number, 8);
-    }
-    return done;
+    if (p->cas || p->value.size || p->extras.size != 20) return STOP;
+    u64 number = read_big(p->extras.at + 8, 8), exptime = read_big(p->extras.at + 16, 4);
+    int done;
+    if (known == ABSENT && exptime == DO_NOT_CREATE) return (done = count_miss(r, down)) != DONE ? done : fail(r, p, NO_SUCH_KEY);
+    if (known == ABSENT) done = exptime > INT_MAX ? STOP : begin_count(r, v, p->key, number, (long long)exptime);
+    else if (is_no_number(v)) return fail(r, p, NO_NUMBER);
+    else done = count_in_place(r, v, read_big(p->extras.at, 8), down, &number);
+    if (done != DONE || is_quiet(p->opcode)) return done;
+    if (assign(r, v, 0) < 0) return ERROR;
+    append_header(r, p, 0, 0, 0, 8, v->unique);
+    append_big(r, number, 8);
+    return DONE;
 }
 
 static int binary_delete(Runner *r, const Packet *p, const View *v, int known) {
     if (p->cas || p->extras.size || p->value.size) return STOP;
     int done = known == ABSENT ? delete_miss(r) : delete_item(r, v);
     if (done != DONE) return done;
-    if (known == ABSENT) return binary_miss(r, p, 0);
+    if (known == ABSENT) return fail(r, p, NO_SUCH_KEY);
     if (p->opcode == OP_DELETE) append_header(r, p, 0, 0, 0, 0, 0);
-    return DONE;
-}
-
-static int binary_touch(Runner *r, const Packet *p, View *v, int known) {
-    if (p->extras.size != 4 || p->value.size || known == ABSENT || (r->cas && !v->unique)) return STOP;
-    long long exptime = (long long)read_big(p->extras.at, 4);
-#ifndef RECORDS
-    if ((exptime != 0) != (v->expires != 0)) return STOP;
-#endif
-    int done = retime(r, v, exptime);
-    if (done != DONE) return done;
-    append_header(r, p, 0, 4, 0, 4, v->unique);
-    append_big(r, (u64)read_number(flags_of(v, p->key.size)), 4);
     return DONE;
 }
 
@@ -148,13 +174,15 @@ static int binary_command(Runner *r, const Packet *p) {
     if (known < DONE) return known;
     switch (p->opcode) {
         case OP_GET: case OP_GETQ: case OP_GETK: case OP_GETKQ: return binary_get(r, p, &v, known);
-        case OP_SET: case OP_SETQ: return binary_set(r, p, &v, known);
+        case OP_SET: case OP_SETQ: return binary_store(r, p, &v, known, SET);
+        case OP_ADD: case OP_ADDQ: return binary_store(r, p, &v, known, ADD);
+        case OP_REPLACE: case OP_REPLACEQ: return binary_store(r, p, &v, known, REPLACE);
         case OP_APPEND: case OP_APPENDQ: return binary_join(r, p, &v, known, 0);
         case OP_PREPEND: case OP_PREPENDQ: return binary_join(r, p, &v, known, 1);
         case OP_INCR: case OP_INCRQ: return binary_count(r, p, &v, known, 0);
         case OP_DECR: case OP_DECRQ: return binary_count(r, p, &v, known, 1);
         case OP_DELETE: case OP_DELETEQ: return binary_delete(r, p, &v, known);
-        case OP_TOUCH: return binary_touch(r, p, &v, known);
+        case OP_TOUCH: case OP_GAT: case OP_GATQ: case OP_GATK: case OP_GATKQ: return binary_touch(r, p, &v, known);
         default: return STOP;
     }
 }

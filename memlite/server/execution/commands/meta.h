@@ -175,53 +175,112 @@ static int meta_set(Runner *r, Word *words, int count, const char **after, const
     return ANSWER(r, "\r\n");
 }
 
+/* Removes an item, marks it as stale, or finds that its cas unique is another: STORED, EXISTS, or what went wrong. */
+static int meta_remove(Runner *r, View *v, u64 seen, long long exptime, u64 compared) {
+    if (HAS(seen, 'C')) {
+        int done = assign(r, v, compared);
+        if (done == DONE && v->unique != compared) count_of(r, N_delete_misses, 1);
+        if (done != DONE || v->unique != compared) return done == DONE ? EXISTS : done;
+    }
+    if (!HAS(seen, 'I')) return delete_item(r, v);
+    double expires = v->expires;
+    if (HAS(seen, 'T') && expiry(r, exptime, &expires) < 0) return ERROR;
+    return mark_stale(r, v, expires);
+}
+
 static int meta_delete(Runner *r, Word *words, int count) {
     View v;
-    u64 seen = read_flags(words + 2, count - 2, "qk", "O");
+    long long exptime = 0, compared = 0;
+    u64 seen = read_flags(words + 2, count - 2, "qkI", "OCT");
     if (!seen) return STOP;
+    for (int i = 2; i < count; i++) {
+        Word rest = {words[i].at + 1, words[i].size - 1};
+        if (*words[i].at == 'T' && ((exptime = read_number(rest)) < 0 || exptime > INT_MAX)) return STOP;
+        if (*words[i].at == 'C' && (compared = read_number(rest)) < 0) return STOP;
+    }
+    if ((HAS(seen, 'I') && (HAS(seen, 'C') || !MARKS_STALE)) || (HAS(seen, 'C') && !REMOVES_ON_CONDITION)) return STOP;
     int known = look(r, words[1], &v), done;
     if (known < DONE) return known;
-    if ((done = known == ABSENT ? delete_miss(r) : delete_item(r, &v)) != DONE) return done;
-    if (known == DONE && HAS(seen, 'q')) return DONE;
-    if (known == DONE) APPEND(r, "HD");
+    done = known == ABSENT ? delete_miss(r) : meta_remove(r, &v, seen, exptime, (u64)compared);
+    if (done < DONE || (known == DONE && done == DONE && HAS(seen, 'q'))) return done;
+    if (done == EXISTS) APPEND(r, "EX");
+    else if (known == DONE) APPEND(r, "HD");
     else APPEND(r, "NF");
     echo(r, words + 2, count - 2, words[1]);
     return ANSWER(r, "\r\n");
+}
+
+/* What an ma asks for. */
+typedef struct { long long delta, initial, vivify, touch, made_with; int down; } Counting;
+
+/* Reads it; STOP for others than usual. */
+static int read_counting(Word *flags, int count, Counting *c) {
+    for (int i = 0; i < count; i++) {
+        Word rest = {flags[i].at + 1, flags[i].size - 1};
+        char flag = *flags[i].at;
+        if (flag == 'M') {
+            if (rest.size != 1 || !strchr("I+D-", *rest.at)) return STOP;
+            c->down = *rest.at == 'D' || *rest.at == '-';
+        }
+        if (flag == 'M' || !rest.size || flag == 'O') continue;
+        long long number = read_number(rest);
+        if (number < 0 || ((flag == 'N' || flag == 'T') && number > INT_MAX)) return STOP;
+        if (flag == 'D') c->delta = number;
+        else if (flag == 'J') c->initial = number;
+        else if (flag == 'T') c->touch = c->made_with = number;
+        else c->vivify = c->made_with = number;
+    }
+    return DONE;
 }
 
 static int meta_count(Runner *r, Word *words, int count) {
     Word key = words[1], *flags = words + 2;
     /* Others are none for which the twin has a shortcut, and which note fewer uses where items are shared. */
     int usual = count == 2 || (count == 3 && IS(words[2], "v"));
-    u64 seen = read_flags(flags, count -= 2, "vqk", "ODM"), number;
-    long long delta = 1;
-    int down = 0;
-    if (!seen) return STOP;
-    for (int i = 0; i < count; i++) {
-        Word rest = {flags[i].at + 1, flags[i].size - 1};
-        if (*flags[i].at == 'D' && (delta = read_number(rest)) < 0) return STOP;
-        if (*flags[i].at != 'M') continue;
-        if (rest.size != 1 || !strchr("I+D-", *rest.at)) return STOP;
-        down = *rest.at == 'D' || *rest.at == '-';
-    }
+    u64 seen = read_flags(flags, count -= 2, "vqkct", "ODMNJT"), number;
+    Counting c = {1, 0, -1, -1, 0, 0};
+    double expires, later = 0;
+    if (!seen || read_counting(flags, count, &c) != DONE) return STOP;
+    if (c.touch >= 0 && expiry(r, c.touch, &later) < 0) return ERROR;
     View v;
     int known = look(r, key, &v), done;
     if (known < DONE) return known;
-    if (known == ABSENT) done = count_miss(r, down);
-    else done = usual ? count_in_place(r, &v, (u64)delta, down, &number) : count_in_general(r, &v, (u64)delta, down, &number);
-    if (done != DONE) return done;
-    if (known == ABSENT) APPEND(r, "NF");
-    else if (HAS(seen, 'q')) return DONE;
-    else if (HAS(seen, 'v')) {
-        char digits[20];
-        int length = write_digits(digits, number);
+    int created = known == ABSENT && c.vivify >= 0;
+    if (created) {
+        number = (u64)c.initial;
+        v.expires = 0;
+        done = begin_count(r, &v, key, number, c.made_with);
+    } else if (known == ABSENT) {
+        if ((done = count_miss(r, c.down)) != DONE) return done;
+        APPEND(r, "NF");
+        echo(r, flags, count, key);
+        return ANSWER(r, "\r\n");
+    } else if (is_no_number(&v)) return ANSWER(r, NON_NUMERIC);
+    else done = usual ? count_in_place(r, &v, (u64)c.delta, c.down, &number)
+                      : count_in_general(r, &v, (u64)c.delta, c.down, &number, c.touch < 0 ? NULL : &later);
+    if (done != DONE || HAS(seen, 'q')) return done;
+    if (HAS(seen, 'c') && assign(r, &v, 0) < 0) return ERROR;
+    expires = v.expires;  /* before it was touched */
+    if (HAS(seen, 't') && now(r) < 0) return ERROR;
+    char digits[20];
+    int length = write_digits(digits, number);
+    if (HAS(seen, 'v')) {
         APPEND(r, "VA ");
         append_number(r, (u64)length);
-        echo(r, flags, count, key);
-        APPEND(r, "\r\n");
-        append(r, digits, length);
-        return ANSWER(r, "\r\n");
     } else APPEND(r, "HD");
-    echo(r, flags, count, key);
+    for (int i = 0; i < count; i++) {
+        char flag = flags[i].at[0];
+        if (flag == 'T') expires = later;
+        else if (flag == 'N' && created && expiry(r, c.vivify, &expires) < 0) return ERROR;
+        if (!strchr("Okct", flag)) continue;
+        APPEND(r, " ");
+        append(r, flags[i].at, flags[i].size);
+        if (flag == 'k') append(r, key.at, key.size);
+        else if (flag == 'c') append_number(r, v.unique);
+        else if (flag == 't') append_time_to_live(r, expires);
+    }
+    APPEND(r, "\r\n");
+    if (!HAS(seen, 'v')) return DONE;
+    append(r, digits, length);
     return ANSWER(r, "\r\n");
 }

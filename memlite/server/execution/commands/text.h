@@ -25,6 +25,8 @@ static int text_store(Runner *r, enum Mode mode, Word *words, int count, const c
     return outcome < DONE || quiet ? (outcome < DONE ? outcome : DONE) : answer_stored(r, outcome);
 }
 
+#define NON_NUMERIC "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
+
 static int text_count(Runner *r, int down, Word *words, int count) {
     int quiet = count == 4 && IS(words[3], "noreply");
     long long delta = count == 3 || quiet ? read_number(words[2]) : -1;
@@ -33,6 +35,7 @@ static int text_count(Runner *r, int down, Word *words, int count) {
     u64 number;
     int known = look(r, words[1], &v), done;
     if (known < DONE) return known;
+    if (known == DONE && is_no_number(&v)) return quiet ? DONE : ANSWER(r, NON_NUMERIC);
     if ((done = known == ABSENT ? count_miss(r, down) : count_in_place(r, &v, (u64)delta, down, &number)) != DONE) return done;
     if (quiet) return DONE;
     if (known == ABSENT) return ANSWER(r, "NOT_FOUND\r\n");

@@ -16,7 +16,16 @@ static int count_in_place(Runner *r, View *v, u64 delta, int down, u64 *number) 
     return DONE;
 }
 
-#define count_in_general count_in_place
+
+/* Stores the first number of a key that is absent; see `_begin_count`. */
+static int begin_count(Runner *r, View *v, Word key, u64 number, long long exptime) {
+    char digits[20];
+    Word value = {digits, write_digits(digits, number)};
+    v->unique = 0;
+    int done = insert(r, frame(key, (Word){"0", 1}, value, (Word){"", 0}), exptime, &v->item);
+    if (done == DONE) count_of(r, N_cmd_set, -1);  /* it is no storage command */
+    return done;
+}
 
 static int count_miss(Runner *r, int down) {
     int done = never_flushed(r);
@@ -46,6 +55,25 @@ static int retime(Runner *r, View *v, long long exptime) {
     COUNT(r, cmd_touch);
     COUNT(r, touch_hits);
     return put(v->item, &r->state, state);
+}
+
+/* Counts, and gives the item another expiry unless that is NULL. */
+static int count_in_general(Runner *r, View *v, u64 delta, int down, u64 *number, const double *expires) {
+    int done = count_in_place(r, v, delta, down, number);
+    return done == DONE && expires ? renew(r, v, NULL, *expires) : done;
+}
+
+enum { MARKS_STALE = 1, REMOVES_ON_CONDITION = 1 };
+
+/* Makes an item stale: it has no cas unique then, but flags of meta; see `MetaEngine.remove`. */
+static int mark_stale(Runner *r, View *v, double expires) {
+    int full = Py_TYPE(v->item) == (PyTypeObject *)r->full_type;
+    if (renew(r, v, NULL, expires) < 0) return ERROR;
+    if (Py_TYPE(v->item) != (PyTypeObject *)r->full_type && make_full(r, v, NULL, 0) < 0) return ERROR;
+    if (put(v->item, &r->extra, r->stale) < 0) return ERROR;
+    /* `renew` has counted that a plain item became a full one if it expires now. */
+    Py_ssize_t more = META_FLAGS_SIZE + (v->unique ? 0 : NUMBER_SIZE) + (full || expires ? 0 : FULL_MORE);
+    return resize(r, v->bits, more, 1);
 }
 
 static int touch_miss(Runner *r) {

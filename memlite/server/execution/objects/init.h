@@ -42,6 +42,13 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     if (policy && (PyObject *)Py_TYPE(policy) == policy_type && (queue = PyObject_GetAttrString(policy, "_small")))
         ghost = PyObject_GetAttrString(policy, "ghost");
     r->zero = PyFloat_FromDouble(0);
+    PyObject *module = PyImport_ImportModule("memlite.core.meta_flags"), *type = NULL;
+    if (module && (type = PyObject_GetAttrString(module, "MetaFlags"))) {
+        PyObject *flags = PyObject_CallFunctionObjArgs(type, Py_True, NULL);
+        if (flags) r->stale = Py_BuildValue("(iN)", 0, flags);
+    }
+    Py_XDECREF(module);
+    Py_XDECREF(type);
     if ((r->full_states = PyList_New(MASK + 1)))
         for (int i = 0; i <= MASK; i++) PyList_SET_ITEM(r->full_states, i, Py_NewRef(Py_None));
     PyObject *collections = PyImport_ImportModule("collections"), *deque = NULL;
@@ -92,7 +99,7 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
 
 #define REFERENCES(X) X(engine) X(table) X(counters) X(clock) X(usage) X(item_type) X(full_type) X(table_type) X(policy_type) X(shared) X(read) X(used) X(fast_read) \
     X(fast_store) X(full_store) X(text_twin) X(binary_twin) X(replies) X(find) X(dicts) X(policy) X(line) X(whole) X(fresh[0]) X(fresh[1]) X(fresh[2]) \
-    X(fresh[3]) X(zero) X(popleft) X(sizes) X(count_evictions) X(full_states)
+    X(fresh[3]) X(zero) X(popleft) X(sizes) X(count_evictions) X(full_states) X(stale)
 #define FIELDS(r) &(r)->wire, &(r)->state, &(r)->expires, &(r)->extra, &(r)->until, &(r)->get_by_line, &(r)->flushed, \
     &(r)->version, &(r)->fresh_now, &(r)->garbage, &(r)->filling, &(r)->left, &(r)->ghost, &(r)->ghost_table, \
     &(r)->ghost_mask, &(r)->ghost_depth, &(r)->ghost_next, &(r)->small_queue, &(r)->main_queue, &(r)->push, &(r)->oldest, \

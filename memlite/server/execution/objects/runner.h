@@ -21,6 +21,7 @@ typedef struct {
     PyObject *text_twin, *binary_twin, *replies;  /* take one command; and the list of their replies */
     PyObject *find, *dicts, *policy;  /* of the table, as long as its `get_by_line` is `find` */
     PyObject *fresh[4], *zero;  /* states of new items: in the small queue or the main one, and the same of full ones; 0.0 */
+    PyObject *stale;  /* what stale items have in addition: no version, and flags of meta */
     PyObject *full_states;  /* by their bits, of `full_second`; None where they are not known */
     PyObject *popleft, *sizes, *count_evictions;  /* `popleft` of deque */
     PyObject *spare;  /* a plain item that was evicted for a new one, without its value; until that is made */

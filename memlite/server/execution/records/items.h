@@ -90,7 +90,12 @@ static int stored(Runner *r, int done) {
     return DONE;
 }
 
-static int count_item(Runner *r, View *v, u64 delta, int down, u64 *number, int uses) {
+static inline int store_nothing(Runner *r) {
+    COUNT(r, cmd_set);
+    return DONE;
+}
+
+static int count_item(Runner *r, View *v, u64 delta, int down, u64 *number, int uses, const double *expires) {
     Word key = {r->key.key, r->key.length};
     char digits[20];
     for (int tries = 0;; tries++) {
@@ -98,8 +103,8 @@ static int count_item(Runner *r, View *v, u64 delta, int down, u64 *number, int 
         Frame frame = frame_of(key, flags_of(v, key.size), (Word){digits, value_size(v)}, (Word){"", 0});
         int how = v->seen.state & FETCHED ? STORE_FETCHED : 0;  /* it stays the item that was fetched */
         if (uses) how |= how ? STORE_USED_TWICE : STORE_USED;
-        how |= STORE_EXPIRY;
-        int done = write_item(r, &frame, v->expires, v->seen.unique, how, v);
+        if (!expires) how |= STORE_EXPIRY;
+        int done = write_item(r, &frame, expires ? *expires : v->expires, v->seen.unique, how, v);
         if (done == DONE) break;
         if (done != TABLE_CHANGED) return done;
         if (tries == TRIES - 1 || look(r, key, v) != DONE) return STOP;
@@ -109,10 +114,28 @@ static int count_item(Runner *r, View *v, u64 delta, int down, u64 *number, int 
     return DONE;
 }
 
-static int count_in_place(Runner *r, View *v, u64 delta, int down, u64 *number) { return count_item(r, v, delta, down, number, 0); }
+static int count_in_place(Runner *r, View *v, u64 delta, int down, u64 *number) { return count_item(r, v, delta, down, number, 0, NULL); }
 
-/* As the twin does where it has no shortcut: it finds the item once more, and again to mark it as fetched. */
-static int count_in_general(Runner *r, View *v, u64 delta, int down, u64 *number) { return count_item(r, v, delta, down, number, 1); }
+/* As the twin does where it has no shortcut: it finds the item once more, and again to mark it as fetched. Gives it
+another expiry unless that is NULL. */
+static int count_in_general(Runner *r, View *v, u64 delta, int down, u64 *number, const double *expires) {
+    return count_item(r, v, delta, down, number, 1, expires);
+}
+
+enum { MARKS_STALE = 0, REMOVES_ON_CONDITION = 0 };  /* neither can be done in one step */
+static inline int mark_stale(Runner *r, View *v, double expires) { (void)r, (void)v, (void)expires; return STOP; }
+
+/* Stores the first number of a key that is absent; see `_begin_count`. STOP if another process was faster. */
+static int begin_count(Runner *r, View *v, Word key, u64 number, long long exptime) {
+    char digits[20];
+    double expires;
+    Frame frame = frame_of(key, (Word){"0", 1}, (Word){digits, write_digits(digits, number)}, (Word){"", 0});
+    if (expiry(r, exptime, &expires) < 0) return ERROR;
+    int done = write_item(r, &frame, expires, 0, STORE_USED, v);
+    if (done != DONE) return done == TABLE_CHANGED ? STOP : done;
+    COUNT(r, total_items);
+    return DONE;
+}
 
 static int count_miss(Runner *r, int down) {
     count_of(r, down ? N_decr_misses : N_incr_misses, 1);

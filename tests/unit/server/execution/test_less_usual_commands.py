@@ -202,6 +202,11 @@ def test_values_at_the_largest_size(more):
     compare(pair, b"gets a\r\nmg a s c TE\r\ngats 0 a b\r\nmn\r\n")
 
 
+OF_OBJECTS = (
+    b"md a I\r\n", b"md a I T9 q\r\n", b"md a CU\r\n", b"md a C1 k\r\n", b"md c C1\r\n",
+)  # fmt: skip
+"""Those that a shared table leaves to Python."""
+
 PLAIN, MORTAL, NUMBERED = (
     b"set a 0 0 2\r\n10\r\n", b"set a 0 100 2\r\n10\r\n", b"set a 0 0 2\r\n10\r\ngets a\r\n",
 )  # fmt: skip
@@ -216,6 +221,9 @@ WITHOUT_PYTHON = (
     b"gat 100 a\r\n", b"gat 0 a b c a\r\n", b"gats 100 a\r\n", b"gats 0 a b c a\r\n",
     b"gats 0 c\r\n", b"mg a T100 v\r\n", b"mg a t T0 c\r\n", b"mg c T100 h\r\n",
     b"mg a h l t v\r\n", b"mg a u h\r\n", b"mg a N30 R30 v\r\n", b"mg a T90 R5 q k Oab\r\n",
+    b"ma a N0 J1 T600 v\r\n", b"ma c N0 J5 T60 t v\r\n", b"ma a T60 t c q\r\n",
+    b"ma c N60 t k v\r\n", b"ma a t T0 c\r\n", b"ma b v\r\n",
+    b"incr b 1\r\n", b"decr b 1 noreply\r\n", b"md a T9\r\n", b"md c q\r\n",
 )  # fmt: skip
 
 
@@ -228,7 +236,7 @@ def carried_out(client, data):
 
 
 @pytest.mark.parametrize("state", [PLAIN, MORTAL, NUMBERED], ids=["plain", "mortal", "numbered"])
-@pytest.mark.parametrize("data", WITHOUT_PYTHON)
+@pytest.mark.parametrize("data", (*WITHOUT_PYTHON, *OF_OBJECTS))
 def test_what_needs_no_python(data, state):
     client = Shown(shortcuts=True)
     client.send(state + b"set b 0 0 1\r\nx\r\n")
@@ -242,6 +250,15 @@ PACKETS = (
     count(Opcode.DECREMENTQ, b"a", 1), store(Opcode.SET, b"a", b"xyz"),
     store(Opcode.SET, b"a", b"x", 5, 100), store(Opcode.SETQ, b"a", b"x", 0, 100),
     store(Opcode.SET, b"c", b"x", 5, 100), store(Opcode.SETQ, b"a", b"xyz"),
+    store(Opcode.ADD, b"a", b"x"), store(Opcode.ADDQ, b"c", b"x", 0, 100),
+    store(Opcode.REPLACE, b"a", b"x", 5, 100), store(Opcode.REPLACEQ, b"a", b"xyz"),
+    store(Opcode.REPLACE, b"c", b"x"), store(Opcode.SET, b"a", b"x", cas=12345),
+    store(Opcode.SET, b"c", b"x", cas=1), packet(Opcode.APPEND, b"c", b"", b"7"),
+    touch(Opcode.TOUCH, b"a", 100), touch(Opcode.TOUCH, b"c", 0), touch(Opcode.GAT, b"a", 0),
+    touch(Opcode.GATQ, b"c", 0), touch(Opcode.GATK, b"a", 100), touch(Opcode.GATKQ, b"a", 0),
+    touch(Opcode.GATK, b"c", 0), count(Opcode.INCREMENT, b"c", 1, 5, 100),
+    count(Opcode.DECREMENTQ, b"c", 1, 5), count(Opcode.INCREMENT, b"c", 1, 5, 0xFFFFFFFF),
+    count(Opcode.INCREMENT, b"b", 1), packet(Opcode.DELETE, b"a"), packet(Opcode.DELETEQ, b"c"),
 )  # fmt: skip
 
 
@@ -249,7 +266,7 @@ PACKETS = (
 @pytest.mark.parametrize("data", PACKETS)
 def test_packets_that_need_no_python(data, state):
     client = Shown(shortcuts=True)
-    client.send(state)
+    client.send(state + b"set b 0 0 1\r\nx\r\n")
     with patch.object(BinaryTwin, "__call__") as twin:
         assert client.connection._services.runner.binary(data, []) is not None
     assert not twin.called

@@ -79,7 +79,7 @@ PACKETS = (*test_less_usual_commands.PACKETS,)
 @pytest.mark.parametrize("data", PACKETS)
 def test_packets_that_need_no_python(make, data, expiry):
     worker = make(native=True)
-    worker.send(store(Opcode.SET, b"a", b"10", exptime=expiry))
+    worker.send(store(Opcode.SET, b"a", b"10", exptime=expiry) + store(Opcode.SET, b"b", b"x"))
     with patch.object(BinaryTwin, "__call__") as twin:
         assert worker.server._connections.runner.binary(data, []) is not None
     assert not twin.called
