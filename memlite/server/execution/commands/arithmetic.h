@@ -1,6 +1,9 @@
 /* Counting of values: `incr`, `decr` and `ma`. */
 
-/* Adds to the number that an item has, or subtracts: its digits, if they take no more room; else STOP. */
+enum { GROWS = DONE + 20 };
+
+/* Adds to the number that an item has, or subtracts: its digits, of the length that GROWS adds if they take more room;
+STOP for what else it may be. */
 static int count_of_item(const View *v, u64 delta, int down, u64 *number, char *digits) {
     const char *stored = value_at(v), *end = v->at + v->size - AFTER_VALUE, *at = stored;
     if (end - stored > SAFE_DIGITS) return STOP;
@@ -12,7 +15,7 @@ static int count_of_item(const View *v, u64 delta, int down, u64 *number, char *
     if (down) found = found > delta ? found - delta : 0;
     else if (__builtin_add_overflow(found, delta, &found)) return STOP;
     int length = write_digits(digits, *number = found);
-    if (length > end - stored) return STOP;
+    if (length > end - stored) return GROWS + length;
     memset(digits + length, ' ', end - stored - length);
     return DONE;
 }

@@ -45,12 +45,12 @@ static void append_big(Runner *r, u64 number, int size) {
 }
 
 /* Whether what succeeds is not answered. */
-static int is_quiet(int opcode) { return opcode >= OP_SETQ && opcode <= OP_PREPENDQ; }
+static inline int is_quiet(int opcode) { return opcode >= OP_SETQ && opcode <= OP_PREPENDQ; }
 
 /* The reply to a change of an item, which gets a cas unique to show. */
-static int succeed(Runner *r, const Packet *p, View *v) {
+static inline int succeed(Runner *r, const Packet *p, View *v) {
     if (is_quiet(p->opcode)) return DONE;
-    if (assign(r, v, 0) < 0) return ERROR;
+    if (!v->unique && assign(r, v, 0) < 0) return ERROR;
     append_header(r, p, 0, 0, 0, 0, v->unique);
     return DONE;
 }
@@ -74,9 +74,10 @@ static int binary_miss(Runner *r, const Packet *p, int quiet, int with_key) {
 }
 
 /* The reply to one with it; there is room. */
-static int binary_hit(Runner *r, const Packet *p, View *v, int with_key) {
-    if (assign(r, v, 0) < 0) return ERROR;
-    Word value = {value_at(v), p->opcode == OP_TOUCH ? 0 : value_size(v)};
+static inline int binary_hit(Runner *r, const Packet *p, View *v, int with_key) {
+    if (!v->unique && assign(r, v, 0) < 0) return ERROR;
+    Word value = {p->key.at, 0};
+    if (p->opcode != OP_TOUCH) value = (Word){value_at(v), value_size(v)};
     Py_ssize_t key = with_key ? p->key.size : 0;
     append_header(r, p, (int)key, 4, 0, (u64)(4 + key + value.size), v->unique);
     append_big(r, (u64)read_number(flags_of(v, p->key.size)), 4);
@@ -105,14 +106,15 @@ static int binary_touch(Runner *r, const Packet *p, View *v, int known) {
     return done != DONE ? done : binary_hit(r, p, v, with_key);
 }
 
-/* Stores in a mode; with a cas unique, on that condition. */
-static int binary_store(Runner *r, const Packet *p, View *v, int known, enum Mode mode) {
+/* SET, ADD and REPLACE; with a cas unique, on that condition. */
+static int binary_store(Runner *r, const Packet *p, View *v, int known) {
     if (p->extras.size != 8 || p->value.size > r->safe_size) return STOP;
     char digits[20];
     Word flags = {digits, write_digits(digits, read_big(p->extras.at, 4))};
     long long exptime = (long long)read_big(p->extras.at + 4, 4);
     if (exptime > INT_MAX || (p->cas && !r->cas)) return STOP;
-    int quiet = is_quiet(p->opcode), plain = mode == SET && !p->cas;
+    int quiet = is_quiet(p->opcode), plain = (p->opcode == OP_SET || p->opcode == OP_SETQ) && !p->cas;
+    enum Mode mode = p->opcode == OP_ADD || p->opcode == OP_ADDQ ? ADD : REPLACE;
     int outcome = plain ? store_for_unique(r, v, known, p->key, flags, p->value, exptime, !quiet)
                         : store_known(r, (p->cas ? CAS : mode) + GENERAL, v, known, p->key, flags, p->value, p->cas, exptime);
     if (outcome == STORED) return succeed(r, p, v);
@@ -128,14 +130,17 @@ static int binary_join(Runner *r, const Packet *p, View *v, int known, int befor
 
 static int binary_count(Runner *r, const Packet *p, View *v, int known, int down) {
     if (p->cas || p->value.size || p->extras.size != 20) return STOP;
-    u64 number = read_big(p->extras.at + 8, 8), exptime = read_big(p->extras.at + 16, 4);
+    u64 number;
     int done;
-    if (known == ABSENT && exptime == DO_NOT_CREATE) return (done = count_miss(r, down)) != DONE ? done : fail(r, p, NO_SUCH_KEY);
-    if (known == ABSENT) done = exptime > INT_MAX ? STOP : begin_count(r, v, p->key, number, (long long)exptime);
-    else if (is_no_number(v)) return fail(r, p, NO_NUMBER);
-    else done = count_in_place(r, v, read_big(p->extras.at, 8), down, &number);
+    if (known == ABSENT) {
+        u64 exptime = read_big(p->extras.at + 16, 4);
+        if (exptime == DO_NOT_CREATE) return (done = count_miss(r, down)) != DONE ? done : fail(r, p, NO_SUCH_KEY);
+        number = read_big(p->extras.at + 8, 8);
+        done = exptime > INT_MAX ? STOP : begin_count(r, v, p->key, number, (long long)exptime);
+    } else done = count_in_place(r, v, read_big(p->extras.at, 8), down, &number);
+    if (done == STOP && known == DONE && is_no_number(v)) return fail(r, p, NO_NUMBER);
     if (done != DONE || is_quiet(p->opcode)) return done;
-    if (assign(r, v, 0) < 0) return ERROR;
+    if (!v->unique && assign(r, v, 0) < 0) return ERROR;
     append_header(r, p, 0, 0, 0, 8, v->unique);
     append_big(r, number, 8);
     return DONE;
@@ -174,9 +179,7 @@ static int binary_command(Runner *r, const Packet *p) {
     if (known < DONE) return known;
     switch (p->opcode) {
         case OP_GET: case OP_GETQ: case OP_GETK: case OP_GETKQ: return binary_get(r, p, &v, known);
-        case OP_SET: case OP_SETQ: return binary_store(r, p, &v, known, SET);
-        case OP_ADD: case OP_ADDQ: return binary_store(r, p, &v, known, ADD);
-        case OP_REPLACE: case OP_REPLACEQ: return binary_store(r, p, &v, known, REPLACE);
+        case OP_SET: case OP_SETQ: case OP_ADD: case OP_ADDQ: case OP_REPLACE: case OP_REPLACEQ: return binary_store(r, p, &v, known);
         case OP_APPEND: case OP_APPENDQ: return binary_join(r, p, &v, known, 0);
         case OP_PREPEND: case OP_PREPENDQ: return binary_join(r, p, &v, known, 1);
         case OP_INCR: case OP_INCRQ: return binary_count(r, p, &v, known, 0);

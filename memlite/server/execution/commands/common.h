@@ -2,7 +2,7 @@
 
 enum { FREQUENCY = 3, FETCHED = 4, MAIN = 8, FULL = 16, MASK = 31, FRESH = FREQUENCY | MAIN };  /* item.py */
 enum { ERROR = -1, STOP, DONE, ABSENT };  /* STOP: nothing was done, and the twin has to take the command */
-enum { LONGEST_KEY = 250, MOST_WORDS = 102, MOST_META_WORDS = 12, MOST_KEYS = 256, SAFE_DIGITS = 19, SMALL_OBJECT = 512 };
+enum { LONGEST_KEY = 250, MOST_WORDS = 12, MOST_KEYS = 256, SAFE_DIGITS = 19, SMALL_OBJECT = 512 };
 /* Bytes of a plain item with its place in a queue, what a full one takes in addition, and a number. */
 enum { PLAIN_SIZE = 48 + 8, FULL_MORE = 16, NUMBER_SIZE = 32, PLACE = 8 };
 enum { META_FLAGS_SIZE = 160, STATE_BITS = 5 };
@@ -14,6 +14,8 @@ enum { GHOST_WIDTH = 4, GHOST_DEPTH = 16, GHOST_STRIDE = GHOST_WIDTH * GHOST_DEP
 #define AFTER_VALUE 7  /* bytes: "\r\nEND\r\n" */
 #define END_SIZE 5
 #define HEADER 24
+
+#define NOT_INLINE __attribute__((noinline))  /* what is rarely needed, so that the rest is fast */
 
 typedef unsigned long long u64;
 typedef struct { const char *at; Py_ssize_t size; } Word;

@@ -26,12 +26,13 @@ static u64 read_flags(Word *flags, int count, const char *letters, const char *v
     return seen;
 }
 #define HAS(seen, flag) ((seen) >> ((flag) - '@') & 1)
+#define BIT(flag) ((u64)1 << ((flag) - '@'))
 
 /* The times in the flags of an mg: -1 for one that is not there. */
 typedef struct { long long touch, recache; int recache_first; } Times;
 
 /* Reads them; STOP for others than usual. */
-static int read_times(Word *flags, int count, Times *times) {
+static NOT_INLINE int read_times(Word *flags, int count, Times *times) {
     for (int i = 0; i < count; i++) {
         Word rest = {flags[i].at + 1, flags[i].size - 1};
         char flag = *flags[i].at;
@@ -48,7 +49,7 @@ static int read_times(Word *flags, int count, Times *times) {
 }
 
 /* Whether nobody wins the right to recache an item, which is there afterwards: see `retrieve`. */
-static int is_won_by_none(Runner *r, const View *v, const Times *times) {
+static NOT_INLINE int is_won_by_none(Runner *r, const View *v, const Times *times) {
     double expires = v->expires, soon;
     if (times->touch > MONTH && (double)times->touch <= r->now) return STOP;  /* it expires at once */
     if (times->recache < 0) return DONE;
@@ -73,7 +74,7 @@ static int meta_get(Runner *r, Word *words, int count) {
     Times times = {-1, -1, 0};
     u64 seen = read_flags(flags, count -= 2, "vsftkqchlu", "OTNR");
     if (!seen) return STOP;
-    int timed = HAS(seen, 'T') || HAS(seen, 'N') || HAS(seen, 'R');
+    u64 timed = seen & (BIT('T') | BIT('N') | BIT('R'));
     if (timed && (read_times(flags, count, &times) != DONE || (HAS(seen, 'T') && HAS(seen, 'u')))) return STOP;
     int known = look(r, key, &v), done;
     if (known < DONE) return known;
@@ -105,9 +106,9 @@ static int meta_get(Runner *r, Word *words, int count) {
     } else APPEND(r, "HD");
     for (int i = 0; i < count; i++) {
         char flag = flags[i].at[0];
-        if (flag == 'v' || flag == 'q' || flag == 'u' || flag == 'N' || flag == 'R') continue;
-        if (flag == 'T') {
-            if (expiry(r, times.touch, &expires) < 0) return ERROR;
+        if (flag == 'v' || flag == 'q') continue;
+        if (BIT(flag) & (timed | BIT('u'))) {
+            if (flag == 'T' && expiry(r, times.touch, &expires) < 0) return ERROR;
             continue;
         }
         APPEND(r, " ");
@@ -126,7 +127,7 @@ static int meta_get(Runner *r, Word *words, int count) {
 }
 
 /* The mode of an ms; -1 for one that the twin takes. With `compared`, it is that of a cas. */
-static int mode_of(Word letter, int compared) {
+static NOT_INLINE int mode_of(Word letter, int compared) {
     static const char letters[] = "SERAP";
     static const char modes[] = {SET, ADD, REPLACE, APPEND_TO, PREPEND_TO};
     const char *found = letter.size == 1 ? strchr(letters, *letter.at) : NULL;
@@ -152,7 +153,7 @@ static int meta_set(Runner *r, Word *words, int count, const char **after, const
             case 'M': mode_letter = rest;
         }
     }
-    int mode = mode_of(mode_letter, HAS(seen, 'C') != 0);
+    int mode = !count ? SET : mode_of(mode_letter, HAS(seen, 'C') != 0);
     if (mode < 0 || (mode == CAS && HAS(seen, 'I'))) return STOP;  /* what is older may be stored as stale */
     View v;
     int outcome = read_value(r, words[2], after, end, &value);
@@ -214,7 +215,7 @@ static int meta_delete(Runner *r, Word *words, int count) {
 typedef struct { long long delta, initial, vivify, touch, made_with; int down; } Counting;
 
 /* Reads it; STOP for others than usual. */
-static int read_counting(Word *flags, int count, Counting *c) {
+static NOT_INLINE int read_counting(Word *flags, int count, Counting *c) {
     for (int i = 0; i < count; i++) {
         Word rest = {flags[i].at + 1, flags[i].size - 1};
         char flag = *flags[i].at;
@@ -240,7 +241,7 @@ static int meta_count(Runner *r, Word *words, int count) {
     u64 seen = read_flags(flags, count -= 2, "vqkct", "ODMNJT"), number;
     Counting c = {1, 0, -1, -1, 0, 0};
     double expires, later = 0;
-    if (!seen || read_counting(flags, count, &c) != DONE) return STOP;
+    if (!seen || (!usual && read_counting(flags, count, &c) != DONE)) return STOP;
     if (c.touch >= 0 && expiry(r, c.touch, &later) < 0) return ERROR;
     View v;
     int known = look(r, key, &v), done;
@@ -255,9 +256,9 @@ static int meta_count(Runner *r, Word *words, int count) {
         APPEND(r, "NF");
         echo(r, flags, count, key);
         return ANSWER(r, "\r\n");
-    } else if (is_no_number(&v)) return ANSWER(r, NON_NUMERIC);
-    else done = usual ? count_in_place(r, &v, (u64)c.delta, c.down, &number)
+    } else done = usual ? count_in_place(r, &v, (u64)c.delta, c.down, &number)
                       : count_in_general(r, &v, (u64)c.delta, c.down, &number, c.touch < 0 ? NULL : &later);
+    if (done == STOP && known == DONE && is_no_number(&v)) return ANSWER(r, NON_NUMERIC);
     if (done != DONE || HAS(seen, 'q')) return done;
     if (HAS(seen, 'c') && assign(r, &v, 0) < 0) return ERROR;
     expires = v.expires;  /* before it was touched */

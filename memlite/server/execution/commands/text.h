@@ -35,8 +35,9 @@ static int text_count(Runner *r, int down, Word *words, int count) {
     u64 number;
     int known = look(r, words[1], &v), done;
     if (known < DONE) return known;
-    if (known == DONE && is_no_number(&v)) return quiet ? DONE : ANSWER(r, NON_NUMERIC);
-    if ((done = known == ABSENT ? count_miss(r, down) : count_in_place(r, &v, (u64)delta, down, &number)) != DONE) return done;
+    done = known == ABSENT ? count_miss(r, down) : count_in_place(r, &v, (u64)delta, down, &number);
+    if (done == STOP && known == DONE && is_no_number(&v)) return quiet ? DONE : ANSWER(r, NON_NUMERIC);
+    if (done != DONE) return done;
     if (quiet) return DONE;
     if (known == ABSENT) return ANSWER(r, "NOT_FOUND\r\n");
     append_number(r, number);
@@ -80,7 +81,7 @@ static int can_touch(Runner *r, const Word *keys, int count, View *v, int *known
 }
 
 /* `gat <exptime> <key>*`, and `gats` if the uniques are shown. */
-static int text_gat(Runner *r, int uniques, Word *words, int count) {
+static NOT_INLINE int text_gats(Runner *r, int uniques, Word *words, int count) {
     long long exptime = count > 2 ? read_number(words[1]) : -1;
     View v;
     if (exptime < 0 || exptime > INT_MAX) return STOP;
@@ -109,6 +110,19 @@ static int text_gat(Runner *r, int uniques, Word *words, int count) {
     return done;
 }
 
+/* `gat <exptime> <key>`. */
+static int text_gat(Runner *r, Word *words) {
+    long long exptime = read_number(words[1]);
+    if (exptime < 0 || exptime > INT_MAX) return STOP;
+    View v;
+    int known = look(r, words[2], &v), done;
+    if (known < DONE) return known;
+    if (known == ABSENT) return (done = touch_miss(r)) == DONE ? ANSWER(r, "END\r\n") : done;
+    if ((done = make_room(r, v.size)) != DONE) return done;
+    if ((done = retime(r, &v, exptime)) == DONE) append(r, v.at, v.size);
+    return done;
+}
+
 static int text_delete(Runner *r, Word *words, int count) {
     int quiet = count == 3 && IS(words[2], "noreply"), done;
     View v;
@@ -134,7 +148,6 @@ static int text_command(Runner *r, const char *start, const char *end, const cha
     if (count < 1 || words[0].size < 2) return STOP;
     if (count == 1) return IS(words[0], "mn") ? ANSWER(r, "MN\r\n") : STOP;
     Word first = words[0];
-    if (count > MOST_META_WORDS && first.at[0] == 'm') return STOP;
     switch (COMMAND(first.at[0], first.at[1])) {
         case COMMAND('m', 'g'): return first.size == 2 ? meta_get(r, words, count) : STOP;
         case COMMAND('m', 's'): return first.size == 2 ? meta_set(r, words, count, after, end) : STOP;
@@ -150,7 +163,8 @@ static int text_command(Runner *r, const char *start, const char *end, const cha
         case COMMAND('d', 'e'):
             return IS(first, "decr") ? text_count(r, 1, words, count) : IS(first, "delete") ? text_delete(r, words, count) : STOP;
         case COMMAND('t', 'o'): return IS(first, "touch") ? text_touch(r, words, count) : STOP;
-        case COMMAND('g', 'a'): return IS(first, "gat") || IS(first, "gats") ? text_gat(r, first.size == 4, words, count) : STOP;
+        case COMMAND('g', 'a'): return IS(first, "gat") && count == 3 ? text_gat(r, words)
+                                           : IS(first, "gat") || IS(first, "gats") ? text_gats(r, first.size == 4, words, count) : STOP;
         default: return STOP;
     }
 }

@@ -1,19 +1,35 @@
 /* Changes of items that are there: numbers, expiries and removal. */
 
-/* Adds to a number that takes no more room afterwards; see `count_in_place`. */
+static int counted(Runner *r, int down) {
+    if (down) COUNT(r, decr_hits);
+    else COUNT(r, incr_hits);
+    return DONE;
+}
+
+/* Stores a number that takes more room: it is another value then; see `Engine._count`. */
+static int count_with_room(Runner *r, View *v, Word digits, int down) {
+    Word key = {v->at + 6, PyBytes_GET_SIZE(r->line) - 6};
+    PyObject *wire = frame(key, flags_of(v, key.size), digits, (Word){"", 0});
+    int done = v->bits & FULL ? supersede(r, v, wire, v->expires) : overwrite(r, v, wire);
+    if (done != DONE) return done;
+    count_of(r, N_cmd_set, -1);  /* it is no storage command */
+    return counted(r, down);
+}
+
+/* Adds to a number; see `count_in_place`. */
 static int count_in_place(Runner *r, View *v, u64 delta, int down, u64 *number) {
     PyObject *state = kept(r, v);
     char digits[20];
-    if (!state || count_of_item(v, delta, down, number, digits) != DONE) return STOP;
+    int done = count_of_item(v, delta, down, number, digits);
+    if (done > GROWS) return count_with_room(r, v, (Word){digits, done - GROWS}, down);
+    if (!state || done != DONE) return STOP;
     PyObject *wire = PyBytes_FromStringAndSize(v->at, v->size);
     if (!wire) return ERROR;
     memcpy(PyBytes_AS_STRING(wire) + (value_at(v) - v->at), digits, value_size(v));
     /* It is the same item, which has been fetched if it had been. */
     if (v->bits & FETCHED) state = PyList_GET_ITEM(r->read, v->bits & (FRESH | FULL));
     if (rewrite(r, v, wire, state) < 0 || renumber(r, v) < 0) return ERROR;
-    if (down) COUNT(r, decr_hits);
-    else COUNT(r, incr_hits);
-    return DONE;
+    return counted(r, down);
 }
 
 
@@ -34,7 +50,7 @@ static int count_miss(Runner *r, int down) {
 }
 
 /* Gives an item another expiry; see `update_metadata`. A plain item becomes a full one. The view keeps the old one. */
-static int renew(Runner *r, View *v, PyObject *state, double expires) {
+static inline int renew(Runner *r, View *v, PyObject *state, double expires) {
     if (!(v->bits & FULL)) {
         if (!expires) return DONE;
         return make_full(r, v, state, expires) < 0 ? ERROR : resize(r, v->bits, FULL_MORE + NUMBER_SIZE, 1);

@@ -147,6 +147,13 @@ static int make_full(Runner *r, View *v, PyObject *state, double expires) {
     return done;
 }
 
+/* Gives a new item a cas unique, and makes it a full one for that. */
+static int number(Runner *r, View *v) {
+    long long bits = number_of(get(v->item, &r->state)) & MASK;
+    if (make_full(r, v, r->fresh[bits & MAIN ? 3 : 2], 0) < 0 || next_unique(r, v, 0) < 0) return ERROR;
+    return resize(r, (int)bits, FULL_MORE + NUMBER_SIZE, 1);
+}
+
 /* Assigns a cas unique to the item that was looked up or stored last, if it has none; see `with_unique`. */
 static int assign(Runner *r, View *v, u64 compared) {
     if (v->unique || !r->cas) return DONE;

@@ -26,6 +26,7 @@ static int supersede(Runner *r, View *v, PyObject *wire, double expires) {
     Py_XDECREF(wire);
     if (done != DONE) return done;
     v->unique = 0;
+    v->bits = expires ? v->bits | FULL : v->bits & ~FULL;
     COUNT(r, cmd_set);
     COUNT(r, total_items);
     return DONE;
@@ -60,7 +61,7 @@ static int store_nothing(Runner *r) {
 
 /* Stores what was looked up last, as `known`; returns one of STORED to NOT_FOUND, or STOP if the twin has to. The view
 is of what is stored then. */
-static int store_known(Runner *r, int how, View *v, int known, Word key, Word flags, Word value, u64 unique, long long exptime) {
+static inline int store_known(Runner *r, int how, View *v, int known, Word key, Word flags, Word value, u64 unique, long long exptime) {
     enum Mode mode = how % GENERAL;
     double expires;
     int general = how >= GENERAL, done;
@@ -108,5 +109,6 @@ static int store_for_unique(Runner *r, View *v, int known, Word key, Word flags,
         Frame frame = frame_of(key, flags, value, (Word){"", 0});
         if (shown || frame_size(&frame) == v->size) return overwrite(r, v, framed(&frame));
     }
-    return store_known(r, SET + GENERAL, v, known, key, flags, value, 0, exptime);
+    int done = store_known(r, SET + GENERAL, v, known, key, flags, value, 0, exptime);
+    return done == DONE && known == ABSENT && !exptime && shown && r->cas ? number(r, v) : done;
 }

@@ -99,12 +99,15 @@ static int count_item(Runner *r, View *v, u64 delta, int down, u64 *number, int 
     Word key = {r->key.key, r->key.length};
     char digits[20];
     for (int tries = 0;; tries++) {
-        if (count_of_item(v, delta, down, number, digits) != DONE) return STOP;
-        Frame frame = frame_of(key, flags_of(v, key.size), (Word){digits, value_size(v)}, (Word){"", 0});
-        int how = v->seen.state & FETCHED ? STORE_FETCHED : 0;  /* it stays the item that was fetched */
-        if (uses) how |= how ? STORE_USED_TWICE : STORE_USED;
+        int counted = count_of_item(v, delta, down, number, digits);
+        if (counted < DONE) return STOP;
+        int grows = counted > GROWS;
+        Frame frame = frame_of(key, flags_of(v, key.size), (Word){digits, grows ? counted - GROWS : value_size(v)}, (Word){"", 0});
+        int how = !grows && v->seen.state & FETCHED ? STORE_FETCHED : 0;  /* it stays the item that was fetched */
+        if (uses || grows) how |= how ? STORE_USED_TWICE : STORE_USED;
         if (!expires) how |= STORE_EXPIRY;
         int done = write_item(r, &frame, expires ? *expires : v->expires, v->seen.unique, how, v);
+        if (done == DONE && grows) COUNT(r, total_items);  /* it is another value then; see `Engine._count` */
         if (done == DONE) break;
         if (done != TABLE_CHANGED) return done;
         if (tries == TRIES - 1 || look(r, key, v) != DONE) return STOP;
@@ -238,7 +241,7 @@ static int text_get(Runner *r, const char *start, const char *at, const char *en
 
 /* Stores what was looked up last, as `known`; returns one of STORED to NOT_FOUND, or STOP if the twin has to. The view
 has the unique then. */
-static int store_known(Runner *r, int how, View *v, int known, Word key, Word flags, Word value, u64 unique, long long exptime) {
+static inline int store_known(Runner *r, int how, View *v, int known, Word key, Word flags, Word value, u64 unique, long long exptime) {
     enum Mode mode = how % GENERAL;
     int general = how >= GENERAL, uses = general ? STORE_USED : 0;
     double expires;

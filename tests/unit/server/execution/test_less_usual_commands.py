@@ -223,7 +223,8 @@ WITHOUT_PYTHON = (
     b"mg a h l t v\r\n", b"mg a u h\r\n", b"mg a N30 R30 v\r\n", b"mg a T90 R5 q k Oab\r\n",
     b"ma a N0 J1 T600 v\r\n", b"ma c N0 J5 T60 t v\r\n", b"ma a T60 t c q\r\n",
     b"ma c N60 t k v\r\n", b"ma a t T0 c\r\n", b"ma b v\r\n",
-    b"incr b 1\r\n", b"decr b 1 noreply\r\n", b"md a T9\r\n", b"md c q\r\n",
+    b"incr a 995\r\n", b"ma a D995 c t v\r\n", b"incr b 1\r\n", b"decr b 1 noreply\r\n",
+    b"md a T9\r\n", b"md c q\r\n",
 )  # fmt: skip
 
 
@@ -247,7 +248,8 @@ def test_what_needs_no_python(data, state):
 PACKETS = (
     packet(Opcode.GET, b"a"), packet(Opcode.GETKQ, b"a"), packet(Opcode.APPEND, b"a", b"", b"7"),
     packet(Opcode.PREPENDQ, b"a", b"", b"7"), count(Opcode.INCREMENT, b"a", 1),
-    count(Opcode.DECREMENTQ, b"a", 1), store(Opcode.SET, b"a", b"xyz"),
+    count(Opcode.DECREMENTQ, b"a", 1), count(Opcode.INCREMENT, b"a", 995),
+    store(Opcode.SET, b"a", b"xyz"),
     store(Opcode.SET, b"a", b"x", 5, 100), store(Opcode.SETQ, b"a", b"x", 0, 100),
     store(Opcode.SET, b"c", b"x", 5, 100), store(Opcode.SETQ, b"a", b"xyz"),
     store(Opcode.ADD, b"a", b"x"), store(Opcode.ADDQ, b"c", b"x", 0, 100),
