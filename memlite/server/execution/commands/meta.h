@@ -28,34 +28,51 @@ static u64 read_flags(Word *flags, int count, const char *letters, const char *v
 #define HAS(seen, flag) ((seen) >> ((flag) - '@') & 1)
 #define BIT(flag) ((u64)1 << ((flag) - '@'))
 
-/* The times in the flags of an mg: -1 for one that is not there. */
-typedef struct { long long touch, recache; int recache_first; } Times;
+/* What few mgs ask for: to touch, or whether to recache, with times that are -1 if they are not given; and how the item
+was used before. */
+typedef struct { long long touch, recache, idle; int recache_first, fetched; } Rare;
+#define RARE (BIT('T') | BIT('N') | BIT('R') | BIT('u') | BIT('h') | BIT('l'))
 
-/* Reads them; STOP for others than usual. */
-static NOT_INLINE int read_times(Word *flags, int count, Times *times) {
+/* Reads these flags; STOP for others than usual. */
+static NOT_INLINE int read_rare(Word *flags, int count, u64 seen, Rare *rare) {
+    *rare = (Rare){.touch = -1, .recache = -1};
     for (int i = 0; i < count; i++) {
         Word rest = {flags[i].at + 1, flags[i].size - 1};
         char flag = *flags[i].at;
         if (flag != 'T' && flag != 'R' && flag != 'N') continue;
         long long number = read_number(rest);
         if (number < 0 || number > INT_MAX) return STOP;
-        if (flag == 'T') times->touch = number;
+        if (flag == 'T') rare->touch = number;
         else if (flag == 'R') {
-            times->recache = number;
-            times->recache_first = times->touch < 0;
+            rare->recache = number;
+            rare->recache_first = rare->touch < 0;
         }
     }
-    return DONE;
+    return HAS(seen, 'T') && HAS(seen, 'u') ? STOP : DONE;
 }
 
 /* Whether nobody wins the right to recache an item, which is there afterwards: see `retrieve`. */
-static NOT_INLINE int is_won_by_none(Runner *r, const View *v, const Times *times) {
+static int is_won_by_none(Runner *r, const View *v, const Rare *rare) {
     double expires = v->expires, soon;
-    if (times->touch > MONTH && (double)times->touch <= r->now) return STOP;  /* it expires at once */
-    if (times->recache < 0) return DONE;
-    if (times->touch >= 0 && !times->recache_first && expiry(r, times->touch, &expires) < 0) return ERROR;
-    if (expiry(r, times->recache, &soon) < 0) return ERROR;
+    if (rare->touch > MONTH && (double)rare->touch <= r->now) return STOP;  /* it expires at once */
+    if (rare->recache < 0) return DONE;
+    if (rare->touch >= 0 && !rare->recache_first && expiry(r, rare->touch, &expires) < 0) return ERROR;
+    if (expiry(r, rare->recache, &soon) < 0) return ERROR;
     return expires && (long long)expires < (long long)soon ? STOP : DONE;
+}
+
+/* Touches or uses an item as it is asked for, and makes room for the reply. */
+static NOT_INLINE int use_rare(Runner *r, View *v, u64 seen, Rare *rare) {
+    int done = now(r);
+    if (done != DONE) return done;
+    if (v->expires && v->expires <= r->now) return STOP;  /* it has just expired */
+    if ((done = is_won_by_none(r, v, rare)) != DONE) return done;
+    if ((done = make_room(r, v->size + (HAS(seen, 'T') ? ROOM_TO_TOUCH : 0) + 1024)) != DONE) return done;
+    if (HAS(seen, 'l') && (done = idle_seconds(r, v, &rare->idle)) != DONE) return done;
+    rare->fetched = was_fetched(v);
+    if (HAS(seen, 'T')) return retime(r, v, rare->touch);
+    COUNT(r, hits);
+    return HAS(seen, 'u') ? DONE : use_read(r, v);
 }
 
 static void append_time_to_live(Runner *r, double expires) {
@@ -71,11 +88,9 @@ static void append_time_to_live(Runner *r, double expires) {
 static int meta_get(Runner *r, Word *words, int count) {
     Word key = words[1], *flags = words + 2;
     View v;
-    Times times = {-1, -1, 0};
+    Rare rare;
     u64 seen = read_flags(flags, count -= 2, "vsftkqchlu", "OTNR");
-    if (!seen) return STOP;
-    u64 timed = seen & (BIT('T') | BIT('N') | BIT('R'));
-    if (timed && (read_times(flags, count, &times) != DONE || (HAS(seen, 'T') && HAS(seen, 'u')))) return STOP;
+    if (!seen || (seen & RARE && read_rare(flags, count, seen, &rare) != DONE)) return STOP;
     int known = look(r, key, &v), done;
     if (known < DONE) return known;
     if (known == ABSENT) {
@@ -85,30 +100,28 @@ static int meta_get(Runner *r, Word *words, int count) {
         echo(r, flags, count, key);
         return ANSWER(r, "\r\n");
     }
-    if ((v.expires || timed) && now(r) < 0) return ERROR;
-    if (v.expires && v.expires <= r->now) return STOP;  /* it has just expired */
-    if (timed && (done = is_won_by_none(r, &v, &times)) != DONE) return done;
-    if ((done = make_room(r, v.size + (HAS(seen, 'T') ? ROOM_TO_TOUCH : 0) + 1024)) != DONE) return done;
-    long long idle = 0;
-    int fetched = was_fetched(&v);
-    if (HAS(seen, 'l') && (done = idle_seconds(r, &v, &idle)) != DONE) return done;
-    if (HAS(seen, 'T')) done = retime(r, &v, times.touch);
-    else if (!HAS(seen, 'u')) done = use_read(r, &v);
-    if (done != DONE || (HAS(seen, 'c') && assign(r, &v, 0) < 0)) return done < DONE ? done : ERROR;
-    if (!HAS(seen, 'T')) COUNT(r, hits);
+    if (seen & RARE) {
+        if ((done = use_rare(r, &v, seen, &rare)) != DONE) return done;
+    } else {
+        if (v.expires && HAS(seen, 't') && now(r) < 0) return ERROR;
+        if (v.expires && HAS(seen, 't') && v.expires <= r->now) return STOP;  /* it has just expired */
+        if ((done = make_room(r, v.size + 1024)) != DONE || (done = use_read(r, &v)) != DONE) return done;
+        COUNT(r, hits);
+    }
+    if (HAS(seen, 'c') && assign(r, &v, 0) < 0) return ERROR;
     const char *value = value_at(&v);
     Word client_flags = flags_of(&v, key.size);
     Py_ssize_t size = value_size(&v);
-    double expires = v.expires;  /* before it was touched */
     if (HAS(seen, 'v')) {
         APPEND(r, "VA ");
         append_number(r, (u64)size);
     } else APPEND(r, "HD");
+    double expires = v.expires;  /* before it was touched */
     for (int i = 0; i < count; i++) {
         char flag = flags[i].at[0];
-        if (flag == 'v' || flag == 'q') continue;
-        if (BIT(flag) & (timed | BIT('u'))) {
-            if (flag == 'T' && expiry(r, times.touch, &expires) < 0) return ERROR;
+        if (flag == 'v' || flag == 'q' || flag == 'N' || flag == 'R' || flag == 'u') continue;
+        if (flag == 'T') {
+            if (expiry(r, rare.touch, &expires) < 0) return ERROR;
             continue;
         }
         APPEND(r, " ");
@@ -118,8 +131,8 @@ static int meta_get(Runner *r, Word *words, int count) {
         else if (flag == 'c') append_number(r, v.unique);
         else if (flag == 'k') append(r, key.at, key.size);
         else if (flag == 't') append_time_to_live(r, expires);
-        else if (flag == 'h') append_number(r, (u64)fetched);
-        else if (flag == 'l') append_number(r, (u64)idle);
+        else if (flag == 'h') append_number(r, (u64)rare.fetched);
+        else if (flag == 'l') append_number(r, (u64)rare.idle);
     }
     APPEND(r, "\r\n");
     if (HAS(seen, 'v')) append(r, value, size + 2);
@@ -201,8 +214,11 @@ static int meta_delete(Runner *r, Word *words, int count) {
     }
     if ((HAS(seen, 'I') && (HAS(seen, 'C') || !MARKS_STALE)) || (HAS(seen, 'C') && !REMOVES_ON_CONDITION)) return STOP;
     int known = look(r, words[1], &v), done;
-    if (known < DONE) return known;
-    done = known == ABSENT ? delete_miss(r) : meta_remove(r, &v, seen, exptime, (u64)compared);
+    if (known == STOP && HAS(seen, 'I')) {
+        if ((done = mark_again(r, words[1], HAS(seen, 'T') ? exptime : -1)) != DONE) return done;
+        known = DONE;
+    } else if (known < DONE) return known;
+    else done = known == ABSENT ? delete_miss(r) : meta_remove(r, &v, seen, exptime, (u64)compared);
     if (done < DONE || (known == DONE && done == DONE && HAS(seen, 'q'))) return done;
     if (done == EXISTS) APPEND(r, "EX");
     else if (known == DONE) APPEND(r, "HD");

@@ -92,6 +92,26 @@ static int mark_stale(Runner *r, View *v, double expires) {
     return resize(r, v->bits, more, 1);
 }
 
+/* The same for an item that was made stale here before; without an exptime, which is -1 then, nothing changes. */
+static int mark_again(Runner *r, Word key, long long exptime) {
+    if (key.size < 1 || key.size > LONGEST_KEY) return STOP;
+    PyObject *item = PyDict_GetItemWithError(dict_of(r, r->line), r->line);
+    if (!item) return PyErr_Occurred() ? ERROR : STOP;
+    if (Py_TYPE(item) != (PyTypeObject *)r->full_type) return STOP;
+    PyObject *extra = get(item, &r->extra), *time = get(item, &r->expires);
+    View v = {.item = item, .expires = time ? PyFloat_AsDouble(time) : 0};
+    int stale = extra == r->stale;
+    Py_XDECREF(extra);
+    Py_XDECREF(time);
+    long long state = number_of(get(item, &r->state));
+    double expires = 0;
+    if (PyErr_Occurred() || (v.expires && now(r) < 0)) return ERROR;
+    if (!stale || (v.expires && v.expires <= r->now)) return STOP;
+    if (exptime < 0) return DONE;
+    v.bits = (int)(state & MASK);
+    return expiry(r, exptime, &expires) < 0 ? ERROR : renew(r, &v, NULL, expires);
+}
+
 static int touch_miss(Runner *r) {
     int done = never_flushed(r);
     if (done == DONE) {

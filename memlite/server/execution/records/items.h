@@ -126,6 +126,7 @@ static int count_in_general(Runner *r, View *v, u64 delta, int down, u64 *number
 }
 
 enum { MARKS_STALE = 0, REMOVES_ON_CONDITION = 0 };  /* neither can be done in one step */
+static inline int mark_again(Runner *r, Word key, long long exptime) { (void)r, (void)key, (void)exptime; return STOP; }
 static inline int mark_stale(Runner *r, View *v, double expires) { (void)r, (void)v, (void)expires; return STOP; }
 
 /* Stores the first number of a key that is absent; see `_begin_count`. STOP if another process was faster. */

@@ -2,6 +2,7 @@
 
 import random
 import re
+import sys
 from unittest.mock import patch
 
 import pytest
@@ -204,6 +205,7 @@ def test_values_at_the_largest_size(more):
 
 OF_OBJECTS = (
     b"md a I\r\n", b"md a I T9 q\r\n", b"md a CU\r\n", b"md a C1 k\r\n", b"md c C1\r\n",
+    b"md a I\r\nmd a I\r\nmd a I T9\r\nmd a I T0\r\nmd a T5 I q\r\n",
 )  # fmt: skip
 """Those that a shared table leaves to Python."""
 
@@ -272,3 +274,26 @@ def test_packets_that_need_no_python(data, state):
     with patch.object(BinaryTwin, "__call__") as twin:
         assert client.connection._services.runner.binary(data, []) is not None
     assert not twin.called
+
+
+def test_no_reference_is_lost():
+    client, other = Shown(shortcuts=True), ShownBinary(shortcuts=True)
+    choice = random.Random(3)
+    lines = [text(choice, client) for _ in range(2000)]
+    drawn = [binary(choice, other) for _ in range(2000)]
+
+    def rounds(number):
+        for _ in range(number):
+            for data in (*WITHOUT_PYTHON, *OF_OBJECTS):
+                client.send(PLAIN + data)
+            for data in PACKETS:
+                other.send(store(Opcode.SET, b"a", b"10") + data)
+        for at in range(0, 2000, 10):
+            client.send(b"".join(lines[at : at + 10]))
+            other.send(b"".join(drawn[at : at + 10]))
+
+    rounds(20)
+    rounds(20)
+    blocks = sys.getallocatedblocks()
+    rounds(200)
+    assert sys.getallocatedblocks() - blocks < 500
