@@ -10,7 +10,13 @@ from tests.support.sanitized import needs_sanitizers, run_sanitized
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("name", "tests"), [("_native", "test_runner.py"), ("records._native", "test_shared_runner.py")]
+    ("name", "tests"),
+    [
+        ("_native", "test_runner.py"),
+        ("_native", "test_less_usual_commands.py"),
+        ("records._native", "test_shared_runner.py"),
+        ("records._native", "test_less_usual_shared_commands.py"),
+    ],
 )
 @needs_sanitizers
 def test_runs_in_c_under_sanitizers(tmp_path: Path, name: str, tests: str) -> None:
