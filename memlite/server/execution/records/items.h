@@ -272,11 +272,17 @@ static inline int store_known(Runner *r, int how, View *v, int known, Word key, 
 }
 
 static int store(Runner *r, int how, View *v, Word key, Word flags, Word value, u64 unique, long long exptime) {
-    int known = ABSENT;
     if (key.size < 1 || key.size > LONGEST_KEY) return STOP;
-    if (how % GENERAL == SET) name(r, key);
-    else if ((known = look(r, key, v)) < DONE) return known;
-    return store_known(r, how, v, known, key, flags, value, unique, exptime);
+    if (how % GENERAL == SET) {  /* whatever is there; as `store_known` does, but nothing is looked up */
+        double expires;
+        Frame frame = frame_of(key, flags, value, (Word){"", 0});
+        name(r, key);
+        v->value_size = value.size;
+        if (expiry(r, exptime, &expires) < 0) return ERROR;
+        return stored(r, write_item(r, &frame, expires, ANY, how == SET ? 0 : STORE_USED, v));
+    }
+    int known = look(r, key, v);
+    return known < DONE ? known : store_known(r, how, v, known, key, flags, value, unique, exptime);
 }
 
 /* Stores like a set in general: the unique is that of the view then. */
