@@ -34,14 +34,16 @@ needs_sanitizers = pytest.mark.skipif(
 )
 
 
-def run_sanitized(folder: Path, name: str, *tests: str) -> None:
+def run_sanitized(folder: Path, name: str, *tests: str, without: str = "") -> None:
     """Run tests with a module in C that is built with sanitizers.
 
     Args:
         folder: for the module.
         name: the module's.
         tests: files of tests that use it.
+        without: those that are left out, as after pytest's ``-k``.
     """
+    chosen = ("-k", f"not ({without})") if without else ()
     module = folder / "_native.so"
     source = ROOT / (name.replace(".", "/") + ".c")
     if not source.exists():
@@ -60,7 +62,7 @@ def run_sanitized(folder: Path, name: str, *tests: str) -> None:
     if not all(Path(one).is_absolute() for one in libraries):
         pytest.skip("gcc has no sanitizers here")
     done = subprocess.run(
-        [sys.executable, "-c", RUN, name, module, *tests],
+        [sys.executable, "-c", RUN, name, module, *chosen, *tests],
         env={
             **os.environ,
             "LD_PRELOAD": " ".join(libraries),
