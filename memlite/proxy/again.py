@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from memlite.proxy.answers import Answer
-from memlite.proxy.gutter_requests import keys_of
+from memlite.proxy.gutter_requests import keys_of, words_of
 from memlite.proxy.node import Receiver
 from memlite.proxy.partial import PARTS, TOO_MUCH
 
@@ -87,7 +87,7 @@ def send_again(request: bytes, receiver: Receiver, find: Callable[[bytes], Targe
     if all(target is targets[0] for target in targets):
         targets[0].send(request, receiver)
         return
-    whole, words = Several(len(keys), receiver), request.split()
+    whole, words = Several(len(keys), receiver), words_of(request)
     head = words[: len(words) - len(keys)]
     for index, key in enumerate(keys):
         one = b" ".join([*head, key]) + b"\r\n"

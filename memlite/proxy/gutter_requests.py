@@ -4,16 +4,22 @@ from base64 import b64decode
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-__all__ = ["META", "keys_of", "rewritten", "with_keys"]
+__all__ = ["META", "keys_of", "rewritten", "with_keys", "words_of"]
 
 _RELATIVE_UP_TO: Final = 30 * 24 * 3600
 _Words: TypeAlias = list[bytes]
 _Change: TypeAlias = Callable[[_Words, int, float], _Words | None]
 
 
+def words_of(request: bytes) -> _Words:
+    """Return the words of a request's line. Only spaces divide them: a key may have a tab."""
+    line = request[: request.index(b"\n")].removesuffix(b"\r")
+    return [word for word in line.split(b" ") if word]
+
+
 def keys_of(request: bytes) -> Sequence[bytes]:
     """Return the keys of a request for one node; none if it is not about keys."""
-    words = request[: request.index(b"\n")].split()
+    words = words_of(request)
     name = words[0]
     if name in (b"get", b"gets"):
         return words[1:]
@@ -28,7 +34,7 @@ def keys_of(request: bytes) -> Sequence[bytes]:
 
 def with_keys(request: bytes, keys: Sequence[bytes]) -> bytes:
     """Return a ``get`` or ``gat`` with other keys."""
-    words = request.split()
+    words = words_of(request)
     first = 1 if words[0] == b"get" else 2
     return b" ".join([*words[:first], *keys]) + b"\r\n"
 
@@ -46,7 +52,7 @@ def rewritten(request: bytes, ttl: int, now: float) -> bytes | None:
         nothing to the node, and the other way round.
     """
     end = request.index(b"\n") + 1
-    words = request[:end].split()
+    words = words_of(request)
     change = _CHANGES.get(words[0])
     changed = None if change is None else change(words, ttl, now)
     return None if changed is None else b" ".join(changed) + b"\r\n" + request[end:]

@@ -7,7 +7,7 @@ value of its own, by which every proxy knows it. A *lease* is one for a copy tha
 from typing import Final, NamedTuple
 
 from memlite.cluster.moving.copies import HELD, LEASE_SECONDS, LEASED, STANDS_IN
-from memlite.proxy.gutter_requests import META
+from memlite.proxy.gutter_requests import META, words_of
 
 __all__ = [
     "HELD",
@@ -51,7 +51,7 @@ class Key(NamedTuple):
 
 def key_of(request: bytes) -> Key:
     """Return the key of a request that has one."""
-    words = request[: request.index(b"\n")].split()
+    words = words_of(request)
     name = words[0]
     if name in META and b"b" in words[META[name] :]:
         return Key(words[1], b" b")
@@ -64,14 +64,14 @@ def is_read(request: bytes) -> bool:
         return True
     if not request.startswith(b"mg "):
         return False
-    return not any(word[0] in b"NT" for word in request.split()[2:])
+    return not any(word[0] in b"NT" for word in words_of(request)[2:])
 
 
 def is_spread(request: bytes) -> bool:
     """Return whether any copy can answer a request: by its reply, a hold must be known."""
     if request.startswith(b"get "):
         return True
-    flags = request.split()[2:] if request.startswith(b"mg ") else []
+    flags = words_of(request)[2:] if request.startswith(b"mg ") else []
     return b"v" in flags and all(flag[0] in _SPREAD_FLAGS for flag in flags)
 
 
@@ -176,7 +176,7 @@ def copied(request: bytes, reply: bytes) -> tuple[bytes, bytes, bytes] | None:
         has not stored it, or if the item expires at once.
     """
     end = request.index(b"\n") + 1
-    words = request[:end].split()
+    words = words_of(request)
     if _OVERWRITING.get(words[0]) == reply:
         flags, exptime = words[2], words[3]
     elif words[0] == b"ms" and reply.startswith(b"HD"):

@@ -4,6 +4,7 @@ import base64
 import binascii
 from typing import Final
 
+from memlite.proxy.gutter_requests import words_of
 from memlite.proxy.queue import Ticket
 from memlite.server.execution.results import result_of
 
@@ -59,7 +60,7 @@ def command_of(ticket: Ticket) -> tuple[str, list[bytes]]:
     keys: list[bytes] = []
     word = b""
     for _, data, _ in ticket.sends:
-        words = data[: data.find(b"\n")].split()
+        words = words_of(data)
         word = words[0]
         if word == b"flush_all":
             break

@@ -77,6 +77,9 @@ def test_requests(request_: bytes, result: bytes | None) -> None:
         (b"ms YQ== 1 b\r\nx\r\n", [b"a"]),
         (b"ms b 1\r\nx\r\n", [b"b"]),
         (b"flush_all 0\r\n", []),
+        (b"get a\tb  c\x0b\r\n", [b"a\tb", b"c\x0b"]),
+        (b"set a\tb 0 0 1\r\nx\r\n", [b"a\tb"]),
+        (b"md a\tb\r\n", [b"a\tb"]),
     ],
 )
 def test_keys(request_: bytes, keys: list[bytes]) -> None:
@@ -86,3 +89,5 @@ def test_keys(request_: bytes, keys: list[bytes]) -> None:
 def test_other_keys() -> None:
     assert with_keys(b"get a b c\r\n", [b"a", b"c"]) == b"get a c\r\n"
     assert with_keys(b"gat 5 a b c\r\n", [b"b"]) == b"gat 5 b\r\n"
+    assert with_keys(b"gat 5 a\tb c\r\n", [b"a\tb"]) == b"gat 5 a\tb\r\n"
+    assert rewritten(b"set a\tb 0 0 1\r\nx\r\n", TTL, NOW) == b"set a\tb 0 %d 1\r\nx\r\n" % TTL

@@ -9,7 +9,7 @@ import pytest
 from memlite.proxy import changes as changing
 from memlite.proxy.changes import Changes
 from memlite.proxy.node import Node
-from memlite.proxy.replica_requests import Key, hold
+from memlite.proxy.replica_requests import Key, hold, is_read, is_spread, key_of
 from memlite.proxy.replicas import FlushTwice, ReplicaSet
 from tests.unit.proxy.copies import PROTECTED, Client, Connection, Server, setting
 
@@ -406,3 +406,9 @@ def test_a_hold_that_another_has_put_meanwhile_is_not_put_back() -> None:
     proxy.run()
     assert servers[1].item is not None
     assert servers[1].item[2] == other + 1  # one of full length
+
+
+def test_only_spaces_divide_the_words_of_requests() -> None:
+    assert key_of(b"set a\tb 0 0 1\r\nx\r\n") == Key(b"a\tb", b"")
+    assert is_read(b"mg a\tT5 v\r\n")
+    assert is_spread(b"mg a\tT5 v\r\n")
