@@ -84,11 +84,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Exempt what has been collected from garbage collection.
 
     These are more than a million objects. Every full collection, and so every gc.collect() of a
-    test, would go through all of them. The rest is little: with Python's thresholds, a fortieth of
-    the tests' time would be spent on looking through it again and again.
+    test, would go through all of them.
     """
     gc.freeze()
-    gc.set_threshold(10_000, 50)
     gc.enable()
 
 
