@@ -112,10 +112,11 @@ async def test_a_change_that_has_waited_is_made_where_its_key_is_now() -> None:
 async def test_what_no_change_concerns_is_not_routed_again() -> None:
     setup = Setup()
     data = b"set k 0 0 1\r\nx\r\n"
-    setup.submit(data, b"k")
-    setup.cluster.node_of = None  # type: ignore[method-assign, assignment]
+    owner = setup.cluster.node_of(b"k")
+    (other,) = [node for node in setup.cluster.nodes if node is not owner]
+    setup._submit([(other, data)])
     setup.go_on()
-    assert list(setup.sent().values()) == [[data]]
+    assert setup.sent() == {other.name: [data]}
 
 
 async def test_a_get_of_keys_that_come_apart_is_split() -> None:
