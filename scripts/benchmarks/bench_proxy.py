@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness import contestants as who
-from harness.commands import Sample, allow_connections, cells, measure_commands
+from harness.commands import Sample, allow_connections, measure_commands, show_cells
 from harness.contestants import Contestant, in_turn
 from harness.processes import (
     BenchError,
@@ -191,20 +191,6 @@ def _show(row: Cost, memory: int) -> None:
     )
 
 
-_COMMANDS_HEADING: Final = """
-CPU per operation, µs, worst first   per write  proxy       memcached     its  efficiency"""
-
-
-def _show_commands(measured: Sequence[Sample]) -> None:
-    print(_COMMANDS_HEADING)
-    for cell in cells(measured):
-        print(
-            f"commands     {cell.command:<20}{cell.pipeline:>12}  {cell.server:<11}"
-            f"{cell.peer:>10.2f}{cell.ours:>8.2f}{cell.efficiency:>12.2f}",
-            flush=True,
-        )
-
-
 def _show_worst(rows: Sequence[Cost]) -> None:
     """Print the efficiency of every build of memlite, the lowest first."""
     print(f"\nefficiency ({PEER}'s processor time / the proxy's), the lowest first")
@@ -314,7 +300,7 @@ def _bench(options: argparse.Namespace, cores: tuple[int, int]) -> int:
         if options.command:
             samples = measuring.compare_commands(options.command)
             progress("")
-            _show_commands(samples)
+            show_cells(samples, "proxy")
             rows += [one.as_json() for one in samples]
         else:
             print(_HEADING, flush=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness import contestants as who
-from harness.commands import cells, compare_commands
+from harness.commands import compare_commands, show_cells
 from harness.eviction import compare_eviction, eviction_costs
 from harness.latency import (
     LATE,
@@ -140,10 +140,6 @@ def show_starts(setting: Setting, starts: int) -> Rows:
     return [one.as_json() for one in measured]
 
 
-_COMMANDS_HEADING: Final = """
-CPU per operation, µs, worst first   per write  server      memcached     its  efficiency"""
-
-
 def show_commands(
     setting: Setting, sizes: Sizes, items: int, only: Sequence[str], threads: int
 ) -> Rows:
@@ -151,13 +147,7 @@ def show_commands(
     seconds = setting.seconds * _SHORT
     measured = compare_commands(setting, seconds, sizes, items, only, threads)
     progress("")
-    print(_COMMANDS_HEADING)
-    for cell in cells(measured):
-        print(
-            f"commands     {cell.command:<20}{cell.pipeline:>12}  {cell.server:<11}"
-            f"{cell.peer:>10.2f}{cell.ours:>8.2f}{cell.efficiency:>12.2f}",
-            flush=True,
-        )
+    show_cells(measured, "server")
     return [one.as_json() for one in measured]
 
 

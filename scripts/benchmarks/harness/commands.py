@@ -15,7 +15,15 @@ from harness.requests import Command, Sizes, batch, commands, key_of, store_of
 from harness.scenarios import Setting
 from harness.workers import times
 
-__all__ = ["Cell", "Sample", "allow_connections", "cells", "compare_commands", "measure_commands"]
+__all__ = [
+    "Cell",
+    "Sample",
+    "allow_connections",
+    "cells",
+    "compare_commands",
+    "measure_commands",
+    "show_cells",
+]
 
 PIPELINES: Final = (1, 16)
 _STEPS: Final = 4
@@ -84,6 +92,21 @@ def cells(samples: Sequence[Sample]) -> list[Cell]:
             ratio = median(a / b for a, b in zip(peer, ours, strict=True))
             found.append(Cell(command, pipeline, server, median(peer), median(ours), ratio))
     return sorted(found, key=lambda cell: cell.efficiency)
+
+
+_HEADING: Final = """
+CPU per operation, µs, worst first   per write  {kind:<11} memcached     its  efficiency"""
+
+
+def show_cells(samples: Sequence[Sample], kind: str) -> None:
+    """Print the medians over the rounds; `kind` says what was measured: a server, a proxy."""
+    print(_HEADING.format(kind=kind))
+    for cell in cells(samples):
+        print(
+            f"commands     {cell.command:<20}{cell.pipeline:>12}  {cell.server:<11}"
+            f"{cell.peer:>10.2f}{cell.ours:>8.2f}{cell.efficiency:>12.2f}",
+            flush=True,
+        )
 
 
 def _steps(connections: int) -> int:
