@@ -2,6 +2,9 @@
 # Sourced by other scripts: creates .venv and installs a lock file into it, once.
 #
 # environment NAME   installs requirements/NAME.txt, and memlite itself from this checkout.
+#
+# If MEMLITE_UV names uv, it does what venv and pip do otherwise, in a tenth of the time. It does not
+# read pip's configuration; what it cannot install, pip does.
 
 environment() {
     local lock="requirements/$1.txt" python="${PYTHON:-python3}"
@@ -26,18 +29,34 @@ environment() {
     if ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
         rm -rf .venv
     fi
-    if ! "$python" -m venv .venv; then
+    if ! virtual_environment .venv; then
         echo "This Python cannot create virtual environments; on Debian: apt install python3-venv" >&2
         exit 1
     fi
     rm -f .venv/."$1"-*
     # Everything is pinned and hashed, including the build tools, so that nothing newer is installed.
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
-        --requirement "$lock"
+    install_locked .venv "$lock"
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
         --no-build-isolation --editable .
     touch "$(stamp "$1")"
     exec 9>&-
+}
+
+# virtual_environment FOLDER: create one, with pip.
+virtual_environment() {
+    if [ -z "${MEMLITE_UV:-}" ] ||
+        ! "$MEMLITE_UV" venv --quiet --seed --python "${PYTHON:-python3}" "$1"; then
+        "${PYTHON:-python3}" -m venv "$1"
+    fi
+}
+
+# install_locked FOLDER FILE: install the packages of a lock file into a virtual environment.
+install_locked() {
+    if [ -z "${MEMLITE_UV:-}" ] ||
+        ! "$MEMLITE_UV" pip install --quiet --python "$1/bin/python" --require-hashes --requirement "$2"; then
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes \
+            --requirement "$2"
+    fi
 }
 
 # installed NAME: whether .venv has what requirements/NAME.txt lists. The lock file of the tests
