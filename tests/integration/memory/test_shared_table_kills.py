@@ -15,7 +15,7 @@ from memlite.memory.shared import native
 in_c = pytest.mark.skipif(native() is None, reason="the table in C is not compiled")
 KINDS = ["pure", pytest.param("native", marks=in_c), pytest.param("runner", marks=in_c)]
 
-KILLS = int(os.environ.get("MEMLITE_TEST_KILLS", "300"))
+KILLS = int(os.environ.get("MEMLITE_TEST_KILLS", "150"))
 MORE_THAN_FITS = (1, 1500)
 """Megabytes, and keys of each worker."""
 

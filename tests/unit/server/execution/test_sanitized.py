@@ -18,17 +18,18 @@ SEEDS = (
 @pytest.mark.parametrize(
     ("name", "tests"),
     [
-        ("_native", "test_runner.py"),
-        ("_native", "test_less_usual_commands.py"),
-        ("records._native", "test_shared_runner.py"),
-        ("records._native", "test_less_usual_shared_commands.py"),
+        ("_native", ("test_runner.py", "test_less_usual_commands.py")),
+        (
+            "records._native",
+            ("test_shared_runner.py", "test_less_usual_shared_commands.py"),
+        ),
     ],
 )
 @needs_sanitizers
-def test_runs_in_c_under_sanitizers(tmp_path: Path, name: str, tests: str) -> None:
+def test_runs_in_c_under_sanitizers(tmp_path: Path, name: str, tests: tuple[str, ...]) -> None:
     run_sanitized(
         tmp_path,
         f"memlite.server.execution.{name}",
-        f"tests/unit/server/execution/{tests}",
+        *(f"tests/unit/server/execution/{test}" for test in tests),
         without=SEEDS,
     )
