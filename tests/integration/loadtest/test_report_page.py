@@ -90,7 +90,8 @@ def test_the_page(browser: Any, report: tuple[Path, int]) -> None:
     page.on("request", lambda request: asked.append(request.url))
     try:
         page.goto(file.as_uri())
-        for scheme, width in itertools.product(("light", "dark"), (1280, 800, 360)):
+        # Colors do not depend on the width, nor sizes on the colors.
+        for scheme, width in (("light", 1280), ("light", 800), ("dark", 800), ("dark", 360)):
             page.set_viewport_size({"width": width, "height": 900})
             page.emulate_media(color_scheme=scheme)
             check_page(page, count, scheme, width)

@@ -121,6 +121,10 @@ async def connected() -> AsyncIterator[tuple[asyncio.Transport, socket.socket]]:
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_connection(Keeping, *server.getsockname())
         theirs, _ = server.accept()
+        # Little fits, so that soon bytes wait here.
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        ours = transport.get_extra_info("socket")
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         with theirs:
             yield transport, theirs
             transport.abort()

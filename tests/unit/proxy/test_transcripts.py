@@ -26,7 +26,7 @@ def transcripts(first: int, last: int, **environment: str) -> list[str]:
 
 @pytest.mark.skipif(NATIVE is None, reason="the module in C is not compiled")
 @pytest.mark.parametrize(
-    ("first", "last"), [(0, 40), pytest.param(40, 600, marks=pytest.mark.slow)]
+    ("first", "last"), [(0, 40), pytest.param(40, 300, marks=pytest.mark.slow)]
 )
 def test_c_and_python_do_the_same(first: int, last: int) -> None:
     found = transcripts(first, last)
