@@ -20,7 +20,7 @@ enum { GHOST_WIDTH = 4, GHOST_DEPTH = 16, GHOST_STRIDE = GHOST_WIDTH * GHOST_DEP
 typedef unsigned long long u64;
 typedef struct { const char *at; Py_ssize_t size; } Word;
 #define AHEAD 32  /* keys; see ahead.h */
-typedef struct { Word key; PyObject *line; } Ahead;
+typedef struct { Word key; Py_hash_t hash; } Ahead;  /* the hash is that of the key's line */
 
 #define COUNTERS(X) X(hits) X(get_misses) X(cmd_set) X(total_items) X(cas_hits) X(cas_badval) X(cas_misses) \
     X(delete_hits) X(delete_misses) X(incr_hits) X(incr_misses) X(decr_hits) X(decr_misses) X(cmd_touch) \

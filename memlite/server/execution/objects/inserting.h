@@ -33,12 +33,12 @@ static int leave_out(Runner *r, PyObject *line) {
     return ERROR;
 }
 
-/* Stores a value, which is stolen, under r->line, which is absent: see `ItemTable.put`. STOP if there is no room,
+/* Stores a value, which is stolen, under the key that was looked up last, which is absent: see `ItemTable.put`. STOP if there is no room,
 or more is due than that. */
 static int insert(Runner *r, PyObject *wire, long long exptime, PyObject **stored) {
     double expires = 0;
-    PyObject *line = r->line, *item = NULL;
-    int done = wire ? never_flushed(r) : ERROR;
+    PyObject *line = absent_line(r), *item = NULL;
+    int done = wire && line ? never_flushed(r) : ERROR;
     if (done == DONE && !r->usual_table) done = STOP;
     if (done == DONE) done = expiry(r, exptime, &expires);
     if (done == DONE) done = know_fresh(r);

@@ -25,7 +25,7 @@ typedef struct {
     PyObject *full_states;  /* by their bits, of `full_second`; None where they are not known */
     PyObject *popleft, *sizes, *count_evictions;  /* `popleft` of deque */
     PyObject *spare;  /* a plain item that was evicted for a new one, without its value; until that is made */
-    PyObject *line, *whole, *out;  /* that was looked up last; a reply that is not copied; the client's list */
+    PyObject *line, *whole, *out;  /* that was looked up last, the object that the table has if it is there; a reply that is not copied; the client's list */
     Field wire, state, expires, extra, until, counter[COUNTED], get_by_line, flushed, number[NUMBERS], version, fresh_now,
         garbage, filling, left, ghost, ghost_table, ghost_mask, ghost_depth, ghost_next, small_queue, main_queue, push,
         oldest, older, newest, evicts, on_evict, observer, second, evictions, evicted, evicted_time, evicted_unfetched;
@@ -42,7 +42,8 @@ typedef struct {
     char *reply;
     Py_ssize_t reply_size, reply_room, position, served, at_most, safe_size;
     double now;
-    Ahead ahead[AHEAD];  /* lines of the next commands, made already: from `ahead_next` on */
+    Ahead ahead[AHEAD];  /* of the next commands: from `ahead_next` on */
+    Ahead absent;  /* what was looked up last, if there is no line */
     int ahead_next, ahead_count;
     const char *looked;  /* up to here the next commands have been looked for */
     char looks, timed, busy, cas, flush_known, was_flushed, usual_table, late;

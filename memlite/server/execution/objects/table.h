@@ -47,18 +47,20 @@ static int never_flushed(Runner *r) {
 
 static int can_run(Runner *r) { return r->dicts != NULL; }
 
-static PyObject *dict_of(Runner *r, PyObject *line) {
+static inline PyObject *dict_at(Runner *r, Py_hash_t hash) {
     Py_ssize_t several = PyList_GET_SIZE(r->dicts);
     if (several == 1) return PyList_GET_ITEM(r->dicts, 0);
-    Py_hash_t place = PyObject_Hash(line) % several;
+    Py_hash_t place = hash % several;
     return PyList_GET_ITEM(r->dicts, place < 0 ? place + several : place);
 }
 
+static PyObject *dict_of(Runner *r, PyObject *line) { return dict_at(r, PyObject_Hash(line)); }
+
+#include "dicts.h"
 #include "ahead.h"
 
-static int look_at_line(Runner *r, PyObject *line, View *v) {
-    PyObject *item = PyDict_GetItemWithError(dict_of(r, line), line);
-    if (!item) return PyErr_Occurred() ? ERROR : ABSENT;
+/* What is known of an item; STOP if it is not plain. */
+static inline int look_at(Runner *r, PyObject *item, View *v) {
     v->item = item;
     PyObject *wire = get(item, &r->wire);
     if (!wire) return ERROR;
@@ -93,11 +95,34 @@ static int look_at_line(Runner *r, PyObject *line, View *v) {
     return now(r) < 0 ? ERROR : v->expires > r->now ? DONE : STOP;
 }
 
+/* Looks a key up by the functions of dicts. */
+static NOT_INLINE int look_for_line(Runner *r, Word key, View *v) {
+    PyObject *line = make_line(key);
+    if (!line) return ERROR;
+    Py_XSETREF(r->line, line);
+    PyObject *item = PyDict_GetItemWithError(dict_of(r, line), line);
+    return item ? look_at(r, item, v) : PyErr_Occurred() ? ERROR : ABSENT;
+}
+
 /* DONE, ABSENT, or STOP for an item that is not plain. */
 static int look(Runner *r, Word key, View *v) {
     if (key.size < 1 || key.size > LONGEST_KEY) return STOP;
-    PyObject *line = line_for(r, key);
-    if (!line) return ERROR;
-    Py_XSETREF(r->line, line);
-    return look_at_line(r, line, v);
+    if (!dicts_known) return look_for_line(r, key, v);
+    Py_hash_t hash = hash_for(r, key);
+    const Keys *keys = keys_of(dict_at(r, hash));
+    if (keys->kind) return look_for_line(r, key, v);
+    const Entry *entry = find_entry(keys, hash, key);
+    if (!entry) {
+        r->absent = (Ahead){key, hash};
+        Py_CLEAR(r->line);
+        return ABSENT;
+    }
+    Py_XSETREF(r->line, Py_NewRef(entry->key));  /* by which the dict finds it again without comparing */
+    return look_at(r, entry->value, v);
+}
+
+/* Makes the line of a key that was looked up last and is absent, unless it has been made. Borrowed. */
+static PyObject *absent_line(Runner *r) {
+    if (!r->line && (r->line = make_line(r->absent.key))) set_hash(r->line, r->absent.hash);
+    return r->line;
 }
