@@ -1,10 +1,5 @@
 /* Which keys the next commands have, for whoever looks ahead. */
 
-static const char *word_end(const char *at, const char *end) {
-    while (at < end && (unsigned char)*at > ' ') at++;
-    return at;
-}
-
 /* Finds keys of the next commands of the text protocol, `most` of them. `at` is where one begins, or a key of a get;
 `looked` is how far it came. */
 static int find_keys(Word *keys, const char *at, const char *end, Py_ssize_t most, int in_get, const char **looked) {

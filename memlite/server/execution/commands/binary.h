@@ -76,11 +76,11 @@ static int binary_miss(Runner *r, const Packet *p, int quiet, int with_key) {
 /* The reply to one with it; there is room. */
 static inline int binary_hit(Runner *r, const Packet *p, View *v, int with_key) {
     if (!v->unique && assign(r, v, 0) < 0) return ERROR;
-    Word value = {p->key.at, 0};
-    if (p->opcode != OP_TOUCH) value = (Word){value_at(v), value_size(v)};
+    const char *begin = value_at(v);
+    Word value = {begin, p->opcode == OP_TOUCH ? 0 : value_size(v, begin)}, flags = flags_of(v, p->key.size);
     Py_ssize_t key = with_key ? p->key.size : 0;
     append_header(r, p, (int)key, 4, 0, (u64)(4 + key + value.size), v->unique);
-    append_big(r, (u64)read_number(flags_of(v, p->key.size)), 4);
+    append_big(r, IS_ZERO(flags) ? 0 : (u64)read_number(flags), 4);
     append(r, p->key.at, key);
     append(r, value.at, value.size);
     return DONE;
@@ -173,7 +173,7 @@ static int read_packet(const char *start, const char *end, Packet *p, const char
 
 static int binary_command(Runner *r, const Packet *p) {
     if (p->opcode == OP_NOOP) return p->key.size ? STOP : (append_header(r, p, 0, 0, 0, 0, 0), DONE);
-    for (Py_ssize_t i = 0; i < p->key.size; i++) if ((unsigned char)p->key.at[i] <= ' ') return STOP;
+    if (word_end(p->key.at, p->key.at + p->key.size) != p->key.at + p->key.size) return STOP;
     View v = {0};
     int known = look(r, p->key, &v);
     if (known < DONE) return known;

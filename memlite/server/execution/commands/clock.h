@@ -1,14 +1,34 @@
 /* The time, and when items expire. */
 
+/* Learns what a clock has of which the class is `Clock`: the time is the sum of two attributes then. */
+static int know_clock(Runner *r) {
+    PyObject *module = PyImport_ImportModule("memlite.core.clock"), *type = module ? PyObject_GetAttrString(module, "Clock") : NULL;
+    Py_XDECREF(module);
+    if (!type) return ERROR;
+    r->usual_clock = (PyObject *)Py_TYPE(r->clock) == type;
+    int failed = find_field(&r->monotonic, type, "_monotonic") || find_field(&r->offset, type, "_offset");
+    Py_DECREF(type);
+    return failed ? ERROR : DONE;
+}
+
 /* A clock may be injected, but it changes nothing: what is borrowed stays valid. */
 static int now(Runner *r) {
     if (r->timed) return DONE;
-    PyObject *time = PyObject_CallMethod(r->clock, "now", NULL);
+    PyObject *time, *offset = NULL;
+    if (r->usual_clock) {
+        PyObject *monotonic = get(r->clock, &r->monotonic);
+        time = monotonic ? PyObject_CallNoArgs(monotonic) : NULL;
+        Py_XDECREF(monotonic);
+        if (time && !(offset = get(r->clock, &r->offset))) Py_CLEAR(time);
+    } else time = PyObject_CallMethod(r->clock, "now", NULL);
     if (!time) return ERROR;
     r->now = PyFloat_AsDouble(time);
     Py_DECREF(time);
+    if (offset && !PyErr_Occurred()) r->now += PyFloat_AsDouble(offset);
+    Py_XDECREF(offset);
+    if (PyErr_Occurred()) return ERROR;
     r->timed = 1;
-    return r->now == -1.0 && PyErr_Occurred() ? ERROR : DONE;
+    return DONE;
 }
 
 /* When an item with this exptime, which is not negative, expires; 0 for never. */

@@ -4,20 +4,21 @@ static const char *value_at(const View *v) {
     return (const char *)memchr(v->at, '\n', v->size) + 1;
 }
 
-static Py_ssize_t value_size(const View *v) {
-    return v->at + v->size - AFTER_VALUE - value_at(v);
-}
+/* `begin` is where the value does. */
+static inline Py_ssize_t value_size(const View *v, const char *begin) { return v->at + v->size - AFTER_VALUE - begin; }
 
-/* The flags and the size in the reply to a get for `key`. */
-static Word numbers_of(const View *v, Py_ssize_t key_size) {
-    const char *begin = v->at + 7 + key_size;
-    return (Word){begin, value_at(v) - 2 - begin};
+/* The flags in the reply to a get for `key`: digits, in front of the size. */
+static inline Word flags_of(const View *v, Py_ssize_t key_size) {
+    const char *begin = v->at + 7 + key_size, *end = begin + 1;
+    while (*end != ' ') end++;
+    return (Word){begin, end - begin};
 }
+#define IS_ZERO(flags) ((flags).size == 1 && *(flags).at == '0')
 
-static Word flags_of(const View *v, Py_ssize_t key_size) {
-    Word numbers = numbers_of(v, key_size);
-    numbers.size = (const char *)memchr(numbers.at, ' ', numbers.size) - numbers.at;
-    return numbers;
+/* The size there, which is followed by the value. */
+static inline Word size_after(Word flags, const char *value) {
+    const char *begin = flags.at + flags.size + 1;
+    return (Word){begin, value - 2 - begin};
 }
 
 /* The reply to a get; the value is at most two pieces. */

@@ -1,5 +1,20 @@
 /* Parsing of lines: words and numbers, and the value after a line. */
 
+/* Where a word ends: at the first byte that is no more than a space. */
+static inline const char *word_end(const char *at, const char *end) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    for (; end - at >= 8; at += 8) {
+        u64 eight;
+        memcpy(&eight, at, 8);
+        /* The highest bit of each byte below 0x21, and perhaps of some after the first of these. */
+        u64 low = (eight - 0x2121212121212121) & ~eight & 0x8080808080808080;
+        if (low) return at + __builtin_ctzll(low) / 8;
+    }
+#endif
+    while (at < end && (unsigned char)*at > ' ') at++;
+    return at;
+}
+
 /* A number of at most 18 digits without leading zeros; -1 for anything else. */
 static long long read_number(Word word) {
     if (word.size < 1 || word.size > SAFE_DIGITS - 1 || (word.at[0] == '0' && word.size > 1)) return -1;
@@ -23,7 +38,7 @@ static int read_words(const char *at, const char *end, Word *words, int most, co
     int count = 0;
     for (;;) {
         const char *begin = at;
-        while (at < end && (unsigned char)*at > ' ') at++;
+        at = word_end(at, end);
         if (at == begin || at == end || count == most) return STOP;
         words[count++] = (Word){begin, at - begin};
         if (*at != ' ') break;

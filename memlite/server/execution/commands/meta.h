@@ -110,11 +110,10 @@ static int meta_get(Runner *r, Word *words, int count) {
     }
     if (HAS(seen, 'c') && assign(r, &v, 0) < 0) return ERROR;
     const char *value = value_at(&v);
-    Word client_flags = flags_of(&v, key.size);
-    Py_ssize_t size = value_size(&v);
+    Word client_flags = flags_of(&v, key.size), size = size_after(client_flags, value);
     if (HAS(seen, 'v')) {
         APPEND(r, "VA ");
-        append_number(r, (u64)size);
+        append(r, size.at, size.size);
     } else APPEND(r, "HD");
     double expires = v.expires;  /* before it was touched */
     for (int i = 0; i < count; i++) {
@@ -126,7 +125,7 @@ static int meta_get(Runner *r, Word *words, int count) {
         }
         APPEND(r, " ");
         append(r, flags[i].at, flags[i].size);
-        if (flag == 's') append_number(r, (u64)size);
+        if (flag == 's') append(r, size.at, size.size);
         else if (flag == 'f') append(r, client_flags.at, client_flags.size);
         else if (flag == 'c') append_number(r, v.unique);
         else if (flag == 'k') append(r, key.at, key.size);
@@ -135,7 +134,7 @@ static int meta_get(Runner *r, Word *words, int count) {
         else if (flag == 'l') append_number(r, (u64)rare.idle);
     }
     APPEND(r, "\r\n");
-    if (HAS(seen, 'v')) append(r, value, size + 2);
+    if (HAS(seen, 'v')) append(r, value, value_size(&v, value) + 2);
     return DONE;
 }
 

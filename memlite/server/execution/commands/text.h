@@ -67,37 +67,58 @@ static void append_view(Runner *r, const View *v, int uniques) {
     } else append(r, v->at, size);
 }
 
-/* Looks up the keys of a gat, and makes room for the reply; nothing is changed. The view is of the last one. */
-static int can_touch(Runner *r, const Word *keys, int count, View *v, int *known) {
+/* What was found for a key of a gat of several. */
+typedef struct { View v; int known; Name name; } Found;
+
+/* Looks up the keys of a gat, and makes room for the reply; nothing is changed. */
+static int can_touch(Runner *r, const Word *keys, int count, Found *found) {
     Py_ssize_t room = END_SIZE;
     int misses = 0;
     for (int i = 0; i < count; i++) {
-        if ((*known = look(r, keys[i], v)) < DONE) return *known;
-        if (*known == ABSENT) misses++;
-        else room += v->size + 1 + 20;
+        Found *one = found + i;
+        if ((one->known = look(r, keys[i], &one->v)) < DONE) return one->known;
+        if (one->known == ABSENT) misses++;
+        else {
+            one->name = last_name(r);
+            room += one->v.size + 1 + 20;
+        }
     }
     int done = misses ? never_flushed(r) : DONE;
     return done == DONE ? make_room(r, room + ROOM_TO_TOUCH) : done;
 }
 
+/* Makes an item that was found before the last one again; it is looked up if its key comes twice, as it may be another
+by then. */
+static int return_to(Runner *r, const Word *keys, Found *found, int which) {
+    if (!NAMES_LAST) return look(r, keys[which], &found[which].v);
+    for (int i = 0; i < which; i++) {
+        if (found[i].known == DONE && is_same(found[i].name, found[which].name)) return look(r, keys[which], &found[which].v);
+    }
+    set_last_name(r, found[which].name);
+    return DONE;
+}
+
 /* `gat <exptime> <key>*`, and `gats` if the uniques are shown. */
 static NOT_INLINE int text_gats(Runner *r, int uniques, Word *words, int count) {
     long long exptime = count > 2 ? read_number(words[1]) : -1;
-    View v;
+    Found found[MOST_WORDS];
     if (exptime < 0 || exptime > INT_MAX) return STOP;
-    int known, done = can_touch(r, words + 2, count - 2, &v, &known);
+    words += 2;
+    int done = can_touch(r, words, count -= 2, found);
     if (done != DONE) return done;
-    if (count > 3 && exptime > MONTH) {  /* a key that comes again may have expired */
+    if (count > 1 && exptime > MONTH) {  /* a key that comes again may have expired */
         if (now(r) < 0) return ERROR;
         if ((double)exptime <= r->now) return STOP;
     }
     long long all = r->count[N_cmd_touch], hits = r->count[N_touch_hits], misses = r->count[N_touch_misses];
-    for (int i = 2; i < count && done == DONE; i++) {
-        if (count > 3) known = look(r, words[i], &v);
-        done = known == DONE ? retime(r, &v, exptime) : known == ABSENT ? touch_miss(r) : known;
+    for (int i = 0; i < count && done == DONE; i++) {
+        View *v = &found[i].v;
+        int known = found[i].known;
+        if (known == DONE) known = return_to(r, words, found, i);
+        done = known == DONE ? retime(r, v, exptime) : known == ABSENT ? touch_miss(r) : known;
         if (done != DONE || known == ABSENT) continue;
-        if (uniques) done = assign(r, &v, 0);
-        append_view(r, &v, uniques);
+        if (uniques) done = assign(r, v, 0);
+        append_view(r, v, uniques);
     }
     if (done == DONE) {
         APPEND(r, "END\r\n");

@@ -23,12 +23,15 @@ static int count_in_place(Runner *r, View *v, u64 delta, int down, u64 *number) 
     int done = count_of_item(v, delta, down, number, digits);
     if (done > GROWS) return count_with_room(r, v, (Word){digits, done - GROWS}, down);
     if (!state || done != DONE) return STOP;
-    PyObject *wire = PyBytes_FromStringAndSize(v->at, v->size);
-    if (!wire) return ERROR;
-    memcpy(PyBytes_AS_STRING(wire) + (value_at(v) - v->at), digits, value_size(v));
+    const char *value = value_at(v);
+    PyObject *wire = v->wire;
+    int alone = is_alone(wire);
+    if (!alone && !(wire = PyBytes_FromStringAndSize(v->at, v->size))) return ERROR;
     /* It is the same item, which has been fetched if it had been. */
     if (v->bits & FETCHED) state = PyList_GET_ITEM(r->read, v->bits & (FRESH | FULL));
-    if (rewrite(r, v, wire, state) < 0 || renumber(r, v) < 0) return ERROR;
+    if (alone && put(v->item, &r->state, state) < 0) return ERROR;
+    memcpy(PyBytes_AS_STRING(wire) + (value - v->at), digits, value_size(v, value));
+    if ((!alone && rewrite(r, v, wire, state) < 0) || renumber(r, v) < 0) return ERROR;
     return counted(r, down);
 }
 

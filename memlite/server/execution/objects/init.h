@@ -35,7 +35,7 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
         for (int i = 0; i < r->classes; i++) r->chunk_sizes[i] = PyLong_AsLongLong(PyList_GET_ITEM(sizes, i));
         Py_DECREF(sizes);
     }
-    if (PyErr_Occurred()) return -1;
+    if (PyErr_Occurred() || know_clock(r) < 0) return -1;
     cas = PyObject_GetAttrString(engine, "cas_enabled");
     safe = PyObject_GetAttrString(engine, "safe_size");
     if (r->table) policy = PyObject_GetAttrString(r->table, "_policy");
@@ -104,4 +104,4 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     &(r)->version, &(r)->fresh_now, &(r)->garbage, &(r)->filling, &(r)->left, &(r)->ghost, &(r)->ghost_table, \
     &(r)->ghost_mask, &(r)->ghost_depth, &(r)->ghost_next, &(r)->small_queue, &(r)->main_queue, &(r)->push, &(r)->oldest, \
     &(r)->older, &(r)->newest, &(r)->evicts, &(r)->on_evict, &(r)->observer, &(r)->second, &(r)->evictions, &(r)->evicted, \
-    &(r)->evicted_time, &(r)->evicted_unfetched
+    &(r)->evicted_time, &(r)->evicted_unfetched, &(r)->monotonic, &(r)->offset

@@ -12,6 +12,16 @@ static PyObject *frame(Word key, Word flags, Word one, Word two) {
     return framed(&frame);
 }
 
+/* Whether the item alone has its reply, which may be changed in place then: nobody sees that. */
+static inline int is_alone(PyObject *wire) {
+#ifdef Py_GIL_DISABLED
+    (void)wire;
+    return 0;
+#else
+    return Py_REFCNT(wire) == 1;
+#endif
+}
+
 static int use(Runner *r, const View *v, PyObject *states) {
     return put(v->item, &r->state, PyList_GET_ITEM(states, v->bits));
 }

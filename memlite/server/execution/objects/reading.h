@@ -23,7 +23,7 @@ static int text_get(Runner *r, const char *start, const char *at, const char *en
     View v;
     for (;; at++) {
         Word key = {at, 0};
-        while (at < end && (unsigned char)*at > ' ') at++;
+        at = word_end(at, end);
         key.size = at - key.at;
         if (at == end || hits + misses == MOST_KEYS) return STOP;
         if (*at == ' ' && r->looks && r->ahead_next == r->ahead_count) look_ahead(r, key.at, end, 0, 1);

@@ -28,7 +28,7 @@ typedef struct {
     PyObject *line, *whole, *out;  /* that was looked up last, the object that the table has if it is there; a reply that is not copied; the client's list */
     Field wire, state, expires, extra, until, counter[COUNTED], get_by_line, flushed, number[NUMBERS], version, fresh_now,
         garbage, filling, left, ghost, ghost_table, ghost_mask, ghost_depth, ghost_next, small_queue, main_queue, push,
-        oldest, older, newest, evicts, on_evict, observer, second, evictions, evicted, evicted_time, evicted_unfetched;
+        oldest, older, newest, evicts, on_evict, observer, second, evictions, evicted, evicted_time, evicted_unfetched, monotonic, offset;
     Gone *gone;  /* during an eviction */
     Py_ssize_t gone_count, gone_room;
     long long epoch, beside, beside_flags, chunk_sizes[MOST_CLASSES];  /* see item.py and `SizeClasses` */
@@ -46,7 +46,7 @@ typedef struct {
     Ahead absent;  /* what was looked up last, if there is no line */
     int ahead_next, ahead_count;
     const char *looked;  /* up to here the next commands have been looked for */
-    char looks, timed, busy, cas, flush_known, was_flushed, usual_table, late;
+    char looks, timed, busy, cas, flush_known, was_flushed, usual_table, usual_clock, late;
 } Runner;
 
 typedef struct {  /* an item that has not expired and has no meta flags */

@@ -44,9 +44,20 @@ static int overwrite(Runner *r, View *v, PyObject *wire) {
     return renumber(r, v);
 }
 
+/* The same, in the reply that is there if it has the right size and nobody else has it. */
+static int overwrite_with(Runner *r, View *v, const Frame *frame) {
+    PyObject *state = is_alone(v->wire) && frame_size(frame) == v->size ? kept(r, v) : NULL;
+    if (!state) return overwrite(r, v, framed(frame));
+    if (put(v->item, &r->state, state) < 0) return ERROR;
+    write_frame(PyBytes_AS_STRING(v->wire), frame);
+    COUNT(r, cmd_set);
+    COUNT(r, total_items);
+    return renumber(r, v);
+}
+
 static int join(Runner *r, View *v, Word key, Word value, int before, int general) {
     const char *begin = value_at(v);
-    Word old = {begin, value_size(v)}, flags = flags_of(v, key.size);
+    Word old = {begin, value_size(v, begin)}, flags = flags_of(v, key.size);
     if (v->size + value.size + SAFE_DIGITS > r->safe_size) return STOP;
     PyObject *wire = before ? frame(key, flags, value, old) : frame(key, flags, old, value);
     v->value_size = old.size + value.size;
@@ -86,13 +97,10 @@ static inline int store_known(Runner *r, int how, View *v, int known, Word key, 
         return EXISTS;
     }
     v->value_size = value.size;
-    PyObject *wire = frame(key, flags, value, (Word){"", 0});
-    if (!exptime && !v->expires && (plain || !(general || mode == SET))) done = overwrite(r, v, wire);
-    else if (expiry(r, exptime, &expires) == DONE) done = supersede(r, v, wire, expires);
-    else {
-        Py_XDECREF(wire);
-        return ERROR;
-    }
+    Frame parts = frame_of(key, flags, value, (Word){"", 0});
+    if (!exptime && !v->expires && (plain || !(general || mode == SET))) done = overwrite_with(r, v, &parts);
+    else if (expiry(r, exptime, &expires) < 0) return ERROR;
+    else done = supersede(r, v, framed(&parts), expires);
     if (done == DONE && mode == CAS) COUNT(r, cas_hits);
     return done;
 }
@@ -107,7 +115,7 @@ a unique that is not `shown` to anybody. */
 static int store_for_unique(Runner *r, View *v, int known, Word key, Word flags, Word value, long long exptime, int shown) {
     if (known == DONE && v->unique && !v->expires && !exptime && r->cas) {
         Frame frame = frame_of(key, flags, value, (Word){"", 0});
-        if (shown || frame_size(&frame) == v->size) return overwrite(r, v, framed(&frame));
+        if (shown || frame_size(&frame) == v->size) return overwrite_with(r, v, &frame);
     }
     int done = store_known(r, SET + GENERAL, v, known, key, flags, value, 0, exptime);
     return done == DONE && known == ABSENT && !exptime && shown && r->cas ? number(r, v) : done;

@@ -126,3 +126,10 @@ static PyObject *absent_line(Runner *r) {
     if (!r->line && (r->line = make_line(r->absent.key))) set_hash(r->line, r->absent.hash);
     return r->line;
 }
+
+/* What names the item that was looked up last; borrowed from the table, if lines are found there. */
+#define NAMES_LAST dicts_known
+typedef PyObject *Name;
+static inline Name last_name(Runner *r) { return r->line; }
+static inline void set_last_name(Runner *r, Name line) { Py_XSETREF(r->line, Py_NewRef(line)); }
+static inline int is_same(Name one, Name other) { return one == other; }

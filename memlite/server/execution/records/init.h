@@ -39,9 +39,10 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     PyObject *type = (PyObject *)Py_TYPE(r->counters);
     int done = PyErr_Occurred() || find_field(&r->until, type, "until_slow_sample") ? ERROR : DONE;
     if (done == DONE && find_field(&r->second, (PyObject *)Py_TYPE(r->clock), "second")) done = ERROR;
+    if (done == DONE) done = know_clock(r);
     for (int i = 0; done == DONE && i < COUNTED; i++) done = find_field(&r->counter[i], type, COUNTER_NAMES[i]) ? ERROR : DONE;
     return done == DONE ? 0 : -1;
 }
 
 #define REFERENCES(X) X(engine) X(table) X(counters) X(clock) X(fast_read) X(text_twin) X(binary_twin) X(replies)
-#define FIELDS(r) &(r)->until, &(r)->second
+#define FIELDS(r) &(r)->until, &(r)->second, &(r)->monotonic, &(r)->offset

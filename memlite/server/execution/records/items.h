@@ -44,6 +44,13 @@ static int read_item(Runner *r, Word key, char *to, View *v) {
 /* DONE, ABSENT, or STOP for an item that is not plain. */
 static int look(Runner *r, Word key, View *v) { return read_item(r, key, r->copy, v); }
 
+/* What names the item that was looked up last. It is touched as it is by then, also if its key comes twice. */
+#define NAMES_LAST 1
+typedef Wanted Name;
+static inline Name last_name(Runner *r) { return r->key; }
+static inline void set_last_name(Runner *r, Name key) { r->key = key; }
+static inline int is_same(Name one, Name other) { (void)one, (void)other; return 0; }
+
 static inline int was_fetched(const View *v) { return (v->seen.state & FETCHED) != 0; }
 
 /* Bytes in addition to the reply: it may be another one by then. */
@@ -102,7 +109,7 @@ static int count_item(Runner *r, View *v, u64 delta, int down, u64 *number, int 
         int counted = count_of_item(v, delta, down, number, digits);
         if (counted < DONE) return STOP;
         int grows = counted > GROWS;
-        Frame frame = frame_of(key, flags_of(v, key.size), (Word){digits, grows ? counted - GROWS : value_size(v)}, (Word){"", 0});
+        Frame frame = frame_of(key, flags_of(v, key.size), (Word){digits, grows ? counted - GROWS : value_size(v, value_at(v))}, (Word){"", 0});
         int how = !grows && v->seen.state & FETCHED ? STORE_FETCHED : 0;  /* it stays the item that was fetched */
         if (uses || grows) how |= how ? STORE_USED_TWICE : STORE_USED;
         if (!expires) how |= STORE_EXPIRY;
@@ -149,7 +156,8 @@ static int count_miss(Runner *r, int down) {
 static int join(Runner *r, View *v, Word key, Word value, int before, int general) {
     for (int tries = 0;; tries++) {
         if (v->size + value.size + SAFE_DIGITS > r->safe_size) return STOP;
-        Word old = {value_at(v), value_size(v)}, flags = flags_of(v, key.size);
+        const char *begin = value_at(v);
+        Word old = {begin, value_size(v, begin)}, flags = flags_of(v, key.size);
         Frame frame = before ? frame_of(key, flags, value, old) : frame_of(key, flags, old, value);
         v->value_size = old.size + value.size;
         int done = write_item(r, &frame, v->expires, v->seen.unique, general ? STORE_EXPIRY | STORE_USED : STORE_EXPIRY, v);
@@ -206,7 +214,7 @@ static int text_get(Runner *r, const char *start, const char *at, const char *en
     View v;
     for (;; at++) {
         Word key = {at, 0};
-        while (at < end && (unsigned char)*at > ' ') at++;
+        at = word_end(at, end);
         key.size = at - key.at;
         if (at == end || hits + misses == MOST_KEYS) return STOP;
         if (*at == ' ' && r->looks && r->ahead_next == r->ahead_count) look_ahead(r, key.at, end, 0, 1);

@@ -8,7 +8,7 @@ typedef struct {
     PyObject *line, *whole, *out;  /* the first two are always NULL */
     const TableApi *api;
     Py_hash_t (*hash)(const void *, Py_ssize_t);
-    Field until, second, counter[COUNTED];
+    Field until, second, monotonic, offset, counter[COUNTED];
     long long count[COUNTED];  /* what has yet to be added to the counters */
     unsigned counted;  /* a bit for each of these that is not 0 */
     char *reply, *copy;  /* `copy`: of the item that was looked up last */
@@ -18,7 +18,7 @@ typedef struct {
     Wanted key, ahead[AHEAD];  /* `ahead`: of the next commands, named already: from `ahead_next` on */
     int ahead_next, ahead_count;
     const char *looked;  /* how far that came in what was received */
-    char looks, timed, busy, cas;
+    char looks, timed, busy, cas, usual_clock;
 } Runner;
 
 typedef struct {  /* an item without meta flags that has not expired */
