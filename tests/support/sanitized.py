@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,9 @@ needs_sanitizers = pytest.mark.skipif(
 )
 
 
-def run_sanitized(folder: Path, name: str, *tests: str, without: str = "") -> None:
+def run_sanitized(
+    folder: Path, name: str, *tests: str, without: str = "", flags: Sequence[str] = ()
+) -> None:
     """Run tests with a module in C that is built with sanitizers.
 
     Args:
@@ -42,13 +45,14 @@ def run_sanitized(folder: Path, name: str, *tests: str, without: str = "") -> No
         name: the module's.
         tests: files of tests that use it.
         without: those that are left out, as after pytest's ``-k``.
+        flags: for the compiler, in addition.
     """
     chosen = ("-k", f"not ({without})") if without else ()
     module = folder / "_native.so"
     source = ROOT / (name.replace(".", "/") + ".c")
     if not source.exists():
         pytest.skip("the tests run on an installed wheel, without a checkout")
-    command = [str(COMPILER), *FLAGS, f"-I{sysconfig.get_path('include')}", str(source)]
+    command = [str(COMPILER), *FLAGS, *flags, f"-I{sysconfig.get_path('include')}", str(source)]
     subprocess.run([*command, "-o", module], check=True)
     libraries = [
         subprocess.run(

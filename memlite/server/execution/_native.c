@@ -130,7 +130,7 @@ static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int bin
     if (!begin && r->position) count_of(r, N_bytes_read, r->position);
     if (done >= 0) {
         int all = start + r->position == end;
-        if (all) done = put_new(r->counters, &r->until, PyLong_FromLongLong(until - 1));
+        if (all) done = put_number(r->counters, &r->until, until - 1);
         if (r->whole) reply = r->whole;
         else if (all && !PyList_GET_SIZE(r->out)) reply = PyBytes_FromStringAndSize(r->reply, r->reply_size);
         else if (flush_replies(r) == DONE) reply = Py_NewRef(Py_None);

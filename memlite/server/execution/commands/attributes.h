@@ -32,8 +32,47 @@ static inline int put_new(PyObject *owner, const Field *field, PyObject *value) 
     return set_new(owner, field, value) ? ERROR : DONE;
 }
 
+/* Whether nobody else has what an attribute has, so that it may be changed in place: nobody sees that. */
+static inline int is_alone(PyObject *value) {
+#ifdef Py_GIL_DISABLED
+    (void)value;
+    return 0;
+#else
+    return Py_REFCNT(value) == 1;
+#endif
+}
+
+/* Changes a number in place: 1 if that is done. It is one that is never shared, and takes the same room as before. */
+static inline int renumbered(PyObject *value, long long number) {
+    enum { MOST_SHARED = 256 };
+    if (!is_alone(value) || !PyLong_CheckExact(value) || number <= MOST_SHARED || number >> PyLong_SHIFT > (long long)PyLong_MASK) return 0;
+    int digits = number > (long long)PyLong_MASK ? 2 : 1;
+#if PY_VERSION_HEX >= 0x030F0000
+    (void)digits;
+    return 0;
+#elif PY_VERSION_HEX >= 0x030C0000
+    if (((PyLongObject *)value)->long_value.lv_tag != (uintptr_t)digits << 3) return 0;  /* or it is negative */
+    digit *to = ((PyLongObject *)value)->long_value.ob_digit;
+#else
+    if (Py_SIZE(value) != digits) return 0;
+    digit *to = ((PyLongObject *)value)->ob_digit;
+#endif
+#if PY_VERSION_HEX < 0x030F0000
+    to[0] = (digit)(number & PyLong_MASK);
+    if (digits == 2) to[1] = (digit)(number >> PyLong_SHIFT);
+    return 1;
+#endif
+}
+
+/* Gives an attribute another number. */
+static inline int put_number(PyObject *owner, const Field *field, long long number) {
+    PyObject *value = field->at < 0 ? NULL : *(PyObject **)((char *)owner + field->at);
+    if (value && renumbered(value, number)) return DONE;
+    return put_new(owner, field, PyLong_FromLongLong(number));
+}
+
 static int add_to(PyObject *owner, const Field *field, long long more) {
     long long number = number_of(get(owner, field));
     if (number == -1 && PyErr_Occurred()) return ERROR;
-    return put_new(owner, field, PyLong_FromLongLong(number + more));
+    return put_number(owner, field, number + more);
 }

@@ -59,7 +59,7 @@ static inline int renew(Runner *r, View *v, PyObject *state, double expires) {
         return make_full(r, v, state, expires) < 0 ? ERROR : resize(r, v->bits, FULL_MORE + NUMBER_SIZE, 1);
     }
     if (!expires && !v->expires) return DONE;
-    if (put_new(v->item, &r->expires, expires ? PyFloat_FromDouble(expires) : Py_NewRef(r->zero)) < 0) return ERROR;
+    if ((expires ? put_expiry(r, v->item, expires) : put(v->item, &r->expires, r->zero)) < 0) return ERROR;
     return resize(r, v->bits, !v->expires ? NUMBER_SIZE : expires ? 0 : -NUMBER_SIZE, 1);
 }
 

@@ -12,16 +12,6 @@ static PyObject *frame(Word key, Word flags, Word one, Word two) {
     return framed(&frame);
 }
 
-/* Whether the item alone has its reply, which may be changed in place then: nobody sees that. */
-static inline int is_alone(PyObject *wire) {
-#ifdef Py_GIL_DISABLED
-    (void)wire;
-    return 0;
-#else
-    return Py_REFCNT(wire) == 1;
-#endif
-}
-
 static int use(Runner *r, const View *v, PyObject *states) {
     return put(v->item, &r->state, PyList_GET_ITEM(states, v->bits));
 }
@@ -70,6 +60,28 @@ static int rewrite(Runner *r, const View *v, PyObject *wire, PyObject *state) {
     return done;
 }
 
+/* Gives a full item an expiry. */
+static int put_expiry(Runner *r, PyObject *item, double expires) {
+    PyObject *time = r->expires.at < 0 ? NULL : *(PyObject **)((char *)item + r->expires.at);
+    if (time && is_alone(time) && PyFloat_CheckExact(time)) {
+        ((PyFloatObject *)time)->ob_fval = expires;
+        return DONE;
+    }
+    return put_new(item, &r->expires, PyFloat_FromDouble(expires));
+}
+
+/* Memory for an item, without contents. It is never part of a cycle: nothing has to look at it. */
+static PyObject *allocate(PyTypeObject *type) {
+    PyObject *item;
+    if (type->tp_alloc == PyType_GenericAlloc && PyType_IS_GC(type) && !type->tp_itemsize) {
+        if ((item = PyObject_GC_New(PyObject, type))) memset(item + 1, 0, type->tp_basicsize - sizeof *item);
+        return item;
+    }
+    item = type->tp_alloc(type, 0);
+    if (item && PyObject_IS_GC(item)) PyObject_GC_UnTrack(item);
+    return item;
+}
+
 /* A new item; a full one has no cas unique. */
 static PyObject *new_item(Runner *r, int full, PyObject *wire, PyObject *state, double expires) {
     PyTypeObject *type = (PyTypeObject *)(full ? r->full_type : r->item_type);
@@ -77,13 +89,12 @@ static PyObject *new_item(Runner *r, int full, PyObject *wire, PyObject *state, 
     if (full && !time) return NULL;
     if (r->wire.at < 0 || r->state.at < 0 || r->expires.at < 0 || r->extra.at < 0) {
         item = PyObject_CallFunctionObjArgs((PyObject *)type, wire, state, time, NULL);
-    } else if ((item = !full && r->spare ? r->spare : type->tp_alloc(type, 0))) {
+    } else if ((item = !full && r->spare ? r->spare : allocate(type))) {
         if (item == r->spare) r->spare = NULL;
         int done = put(item, &r->wire, wire);
         if (done == DONE) done = put(item, &r->state, state);
         if (done == DONE && full) done = put(item, &r->expires, time);
         if (done == DONE && full) done = put_new(item, &r->extra, PyLong_FromLong(0));
-        if (PyObject_IS_GC(item)) PyObject_GC_UnTrack(item);  /* it is never part of a cycle: nothing has to look at it */
         if (done < 0) Py_CLEAR(item);
     }
     Py_XDECREF(time);
@@ -123,6 +134,8 @@ static int next_unique(Runner *r, View *v, u64 compared) {
     }
     if (++r->last_unique == compared) r->last_unique++;
     v->unique = r->last_unique;
+    PyObject *extra = r->extra.at < 0 ? NULL : *(PyObject **)((char *)v->item + r->extra.at);
+    if (extra && v->unique <= LLONG_MAX && renumbered(extra, (long long)v->unique)) return DONE;
     return put_new(v->item, &r->extra, PyLong_FromUnsignedLongLong(v->unique));
 }
 

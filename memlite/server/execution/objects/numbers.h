@@ -33,7 +33,7 @@ static int settle(Runner *r) {
         PyObject *owner = owner_of(r, which);
         long long before = r->late ? number_of(get(owner, &r->number[which])) : r->was[which];
         if (before == -1 && PyErr_Occurred()) done = ERROR;
-        else done = put_new(owner, &r->number[which], PyLong_FromLongLong(before + r->now_is[which] - r->was[which]));
+        else done = put_number(owner, &r->number[which], before + r->now_is[which] - r->was[which]);
         if (done == DONE) r->changed &= r->changed - 1;
     }
     if (r->last_unique && done == DONE) {

@@ -17,7 +17,7 @@ static int supersede(Runner *r, View *v, PyObject *wire, double expires) {
         done = PyDict_SetItem(dict_of(r, r->line), r->line, item) ? ERROR : DONE;
         v->item = item;  /* the table has it */
     } else if (done == DONE) {
-        done = put_new(v->item, &r->expires, PyFloat_FromDouble(expires));
+        done = put_expiry(r, v->item, expires);
         if (done == DONE && v->unique) done = put_new(v->item, &r->extra, PyLong_FromLong(0));
         if (done == DONE) done = put(v->item, &r->state, state);
         if (done == DONE) done = put(v->item, &r->wire, wire);

@@ -182,7 +182,7 @@ def test_memory_that_runs_out_while_something_is_evicted():
         table._until_measured = 2**30  # measuring would be left to Python
         out = []
         if number > 300:  # one of the first allocations fails
-            testcapi.set_nomemory(number % 75 + 1, number % 75 + 2)
+            testcapi.set_nomemory(number % 30 + 1, number % 30 + 2)
         try:
             run(data, out)
         except MemoryError:
@@ -269,6 +269,35 @@ def test_values_of_any_size(size):
     compare(pair, b"append a 0 0 3\r\nabc\r\nprepend a 0 0 2\r\nde\r\nmg a s v\r\n")
     compare(pair, b"get a b\r\n" * 19 + b"mn\r\n")
     compare(pair, b"set a 7 0 %d\r\n%b\r\n" % (size, value))
+
+
+@pytest.mark.parametrize(
+    ("value", "change", "stored"),
+    [
+        (b"100", b"incr a 1\r\n", b"101"),
+        (b"100", b"decr a 1\r\n", b"99 "),
+        (b"old", b"set a 0 0 3\r\nnew\r\n", b"new"),
+        (b"old", b"ms a 3\r\nnew\r\n", b"new"),
+        (b"old", b"replace a 0 0 3\r\nnew\r\n", b"new"),
+    ],
+)
+@pytest.mark.parametrize("held", [False, True])
+def test_what_has_been_sent_stays_when_the_item_changes_in_place(value, change, stored, held):
+    one, _ = clients()
+    one.send(b"set a 0 0 3\r\n%b\r\n" % value)
+    before = one.server.engine.peek(b"a").wire
+    sent = bytes(memoryview(before))
+    address = id(before)
+    if not held:
+        del before
+    one.send(change)
+    after = one.server.engine.peek(b"a").wire
+    assert after == sent.replace(value, stored)
+    if held:
+        assert before == sent
+        assert after is not before
+    else:
+        assert id(after) == address
 
 
 ENDS = (

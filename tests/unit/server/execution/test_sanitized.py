@@ -16,20 +16,26 @@ SEEDS = (
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("name", "tests"),
+    ("name", "tests", "flags"),
     [
-        ("_native", ("test_runner.py", "test_less_usual_commands.py")),
+        ("_native", ("test_runner.py", "test_less_usual_commands.py"), ()),
+        # As in free-threaded builds and where dicts have another layout.
+        ("_native", ("test_less_usual_commands.py",), ("-DUNKNOWN_DICTS",)),
         (
             "records._native",
             ("test_shared_runner.py", "test_less_usual_shared_commands.py"),
+            (),
         ),
     ],
 )
 @needs_sanitizers
-def test_runs_in_c_under_sanitizers(tmp_path: Path, name: str, tests: tuple[str, ...]) -> None:
+def test_runs_in_c_under_sanitizers(
+    tmp_path: Path, name: str, tests: tuple[str, ...], flags: tuple[str, ...]
+) -> None:
     run_sanitized(
         tmp_path,
         f"memlite.server.execution.{name}",
         *(f"tests/unit/server/execution/{test}" for test in tests),
         without=SEEDS,
+        flags=flags,
     )
