@@ -3,23 +3,26 @@ from typing import Any, Final, TypeVar, overload
 
 __all__ = [
     "VERSION",
+    "Batch",
     "Flusher",
     "Lone",
     "Part",
     "Receiver",
     "Writer",
+    "deliver",
     "gather",
     "hand_out",
     "interleave",
     "items",
     "join",
     "know",
+    "send_progress",
     "split",
     "split_gets",
     "split_keys",
 ]
 
-VERSION: Final = 4
+VERSION: Final = 5
 
 _Owner = TypeVar("_Owner")
 
@@ -29,6 +32,8 @@ def gather(owners: list[_Owner], values: list[bytes], /) -> dict[_Owner, list[by
 def interleave(
     owners: list[_Owner], parts: dict[_Owner, list[bytes]], each: bytes, last: bytes, /
 ) -> bytes: ...
+def deliver(dues: list[Any], /) -> None: ...
+def send_progress(partly: list[Any], /) -> None: ...
 def hand_out(
     node: object,
     data: bytes,
@@ -47,9 +52,14 @@ class Lone:
     by_line: Any
     nodes: Any
     others: Any
+    out: Any
+    dues: Any
+    partly: Any
     most: int
     alone: bool
     reads: bool
+    due: bool
+    progresses: bool
     def __init__(self, executor: Any, /) -> None: ...
     def answer(self, reply: bytes, /) -> None: ...
     def fail(self, error: bytes, /) -> None: ...
@@ -84,6 +94,23 @@ class Part:
     def answer(self, reply: bytes, /) -> None: ...
     def fail(self, error: bytes, /) -> None: ...
     def pieces(self) -> list[bytes]: ...
+
+class Batch:
+    reply: bytes | None
+    observer: Any
+    closes: bool
+    waits: bool
+    def __init__(self, executor: Any, order: bytes, /) -> None: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def held(self) -> int: ...
+    def part(self, count: int, *, reads: bool) -> Part: ...
+    def part_done(self) -> None: ...
+    def progressed(self) -> None: ...
+    def count_failures(self, number: int, /) -> None: ...
+    def available(self) -> bytes: ...
+    def discard(self) -> None: ...
 
 class Writer:
     def __init__(self, transport: Any, number: int, /) -> None: ...

@@ -16,6 +16,7 @@ from memlite.proxy.again import Target, send_again
 from memlite.proxy.changes import Changes
 from memlite.proxy.ending import Ending
 from memlite.proxy.everyone import Everyone
+from memlite.proxy.framing import NATIVE
 from memlite.proxy.gutter import Gutter
 from memlite.proxy.handover import Handover
 from memlite.proxy.merge import Merger
@@ -43,6 +44,8 @@ _MOST_REMEMBERED: Final = 32_768
 class _Delivering(Protocol):
     def deliver(self) -> None: ...
 
+    def send_progress(self) -> None: ...
+
 
 class Cluster:
     """Finds the node of a key, and has the replies of nodes delivered.
@@ -67,7 +70,8 @@ class Cluster:
         moving: the move of keys between nodes that is going on; None for none.
         hot: the keys that have copies on all nodes.
         merger: merges the nodes' replies to the parts of a retrieval.
-        due: the executors that have replies to deliver.
+        due: the executors that have replies to deliver. C knows this list, and the next.
+        partly: those that have some of the replies to a batch.
         known_nodes: the nodes of some keys, for reading. It may lack any key; see `node_of`. Keys
             with a NUL are never in there.
         by_line: the nodes of the keys of gets, by the whole request line. What is in there is a
@@ -134,6 +138,7 @@ class Cluster:
         self._shortly: list[Callable[[], object]] = []
         self.merger = Merger()
         self.due: list[_Delivering] = []
+        self.partly: list[_Delivering] = []
         self.reset()
 
     def _node(
@@ -487,11 +492,31 @@ class Cluster:
         for function in functions:
             function()
 
+    def progressed(self, executor: _Delivering) -> None:
+        """Have an executor send in a millisecond what is there of its replies."""
+        if not self.partly:
+            self.call_shortly(self._send_progress)
+        self.partly.append(executor)
+
+    def _send_progress(self) -> None:
+        if NATIVE is not None:
+            NATIVE.send_progress(self.partly)
+            return
+        partly = self.partly.copy()
+        self.partly.clear()
+        for executor in partly:
+            executor.send_progress()
+
     def deliver(self) -> None:
         """Send the replies that are due."""
-        while self.due:
-            due, self.due = self.due, []
-            for executor in due:
+        if NATIVE is not None:
+            NATIVE.deliver(self.due)
+            return
+        due = self.due
+        while due:
+            now = due.copy()
+            due.clear()
+            for executor in now:
                 executor.deliver()
 
 

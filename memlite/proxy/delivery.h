@@ -150,7 +150,7 @@ static Py_ssize_t hand_out_all(PyObject *node, PyObject *data, PyObject *pending
                 i += number - 1;
             }
             if (!failed && part->missing) {
-                failed = !(result = PyObject_CallMethodOneArg(pending, s_appendleft, receiver)) || call(part->batch, s_progressed);
+                failed = !(result = PyObject_CallMethodOneArg(pending, s_appendleft, receiver)) || part_progressed(part);
                 Py_XDECREF(result);
             }
         } else if ((PyObject *)Py_TYPE(receiver) == batch_part) {

@@ -5,8 +5,10 @@ typedef struct {
     PyObject *executor, *write, *counters;
     PyObject *by_line, *nodes;  /* dictionaries, or None while a request must not come alone */
     PyObject *others;  /* the queue of other requests */
+    PyObject *out;  /* replies that wait for the connection */
+    PyObject *dues, *partly;  /* the cluster's lists of executors with replies, and with some of a batch's */
     Py_ssize_t most;
-    char alone, reads;
+    char alone, reads, due, progresses;
 } Lone;
 
 static PyTypeObject Lone_type;
@@ -31,6 +33,9 @@ static int lone_traverse(Lone *self, visitproc visit, void *arg) {
     Py_VISIT(self->by_line);
     Py_VISIT(self->nodes);
     Py_VISIT(self->others);
+    Py_VISIT(self->out);
+    Py_VISIT(self->dues);
+    Py_VISIT(self->partly);
     return 0;
 }
 
@@ -41,6 +46,9 @@ static int lone_clear(Lone *self) {
     Py_CLEAR(self->by_line);
     Py_CLEAR(self->nodes);
     Py_CLEAR(self->others);
+    Py_CLEAR(self->out);
+    Py_CLEAR(self->dues);
+    Py_CLEAR(self->partly);
     return 0;
 }
 
@@ -128,9 +136,14 @@ static PyMemberDef lone_members[] = {
     {"by_line", T_OBJECT, offsetof(Lone, by_line), 0, NULL},
     {"nodes", T_OBJECT, offsetof(Lone, nodes), 0, NULL},
     {"others", T_OBJECT, offsetof(Lone, others), 0, NULL},
+    {"out", T_OBJECT, offsetof(Lone, out), 0, NULL},
+    {"dues", T_OBJECT, offsetof(Lone, dues), 0, NULL},
+    {"partly", T_OBJECT, offsetof(Lone, partly), 0, NULL},
     {"most", T_PYSSIZET, offsetof(Lone, most), 0, NULL},
     {"alone", T_BOOL, offsetof(Lone, alone), 0, NULL},
     {"reads", T_BOOL, offsetof(Lone, reads), 0, NULL},
+    {"due", T_BOOL, offsetof(Lone, due), 0, NULL},
+    {"progresses", T_BOOL, offsetof(Lone, progresses), 0, NULL},
     {NULL},
 };
 static PyTypeObject Lone_type = {

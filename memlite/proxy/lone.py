@@ -31,10 +31,16 @@ class LoneInPython:
         nodes: the nodes of keys, for sets; likewise.
         most: bytes of a value that is forwarded so.
         others: the client's requests that are not alone.
+        out: replies that wait for the connection.
+        due: whether the executor is among those that have replies to deliver.
+        progresses: whether it is among those that have some of the replies to a batch.
+        dues: the cluster's list of the former.
+        partly: its list of the latter.
     """
 
     __slots__ = (
-        "alone", "by_line", "counters", "executor", "most", "nodes", "others", "reads", "write",
+        "alone", "by_line", "counters", "due", "dues", "executor", "most", "nodes", "others", "out",
+        "partly", "progresses", "reads", "write",
     )  # fmt: skip
 
     def __init__(self, executor: Any) -> None:
@@ -47,6 +53,10 @@ class LoneInPython:
         self.nodes: Any = None
         self.most = 0
         self.others: Any = None
+        self.out: Any = None
+        self.due = self.progresses = False
+        self.dues: Any = None
+        self.partly: Any = None
 
     def answer(self, reply: bytes) -> None:
         """Take the reply."""

@@ -1,7 +1,7 @@
 """The replies to a client's requests, in the order in which they came."""
 
 from collections import deque
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from memlite.core.build import mypyc_attr
 from memlite.memory import Part
@@ -75,14 +75,13 @@ class OrderedReplies:
         self._cluster = cluster
         self._client: ForwardingClient | None = client
         self._out = out
-        self._queue: deque[Request] = deque()
+        self._queue: deque[Any] = deque()  # requests, of which some are in C
         self._observer: CommandObserver | None = None  # of the command being submitted
-        self._due = False
         self.lone = Lone(self)
-        self.lone.others = self._queue
+        self.lone.others, self.lone.out = self._queue, out
+        self.lone.dues, self.lone.partly = cluster.due, cluster.partly
         self.writes_lone = True
         self._first: Request | None = None  # stands for that one, if others have come after it
-        self._sends_progress = False
 
     @property
     def pending(self) -> bool:
@@ -129,7 +128,7 @@ class OrderedReplies:
                 observer.replied([request.reply] if request.reply else [])
                 request.discard()
 
-    def _begin(self, request: Request) -> None:
+    def _begin(self, request: Request | Any) -> None:
         if self.lone.alone:
             self.lone.alone = False
             self._first = Request(self)
@@ -155,8 +154,9 @@ class OrderedReplies:
 
     def answered(self) -> None:
         """Note that a request was answered."""
-        if not self._due:
-            self._due = True
+        lone = self.lone
+        if not lone.due:
+            lone.due = True
             self._cluster.due.append(self)
 
     def answer(self, reply: bytes) -> None:
@@ -184,12 +184,14 @@ class OrderedReplies:
 
     def progressed(self) -> None:
         """Send what is there of the first request's replies, unless the others come at once."""
-        if not self._sends_progress:
-            self._sends_progress = True
-            self._cluster.call_shortly(self._send_progress)
+        lone = self.lone
+        if not lone.progresses:
+            lone.progresses = True
+            self._cluster.progressed(self)
 
-    def _send_progress(self) -> None:
-        self._sends_progress = False
+    def send_progress(self) -> None:
+        """Send what is there of the first request's replies."""
+        self.lone.progresses = False
         if self._queue and self._queue[0].waits and self._client is not None:
             replies = self._queue[0].available()
             if replies:
@@ -211,7 +213,7 @@ class OrderedReplies:
 
     def deliver(self) -> None:
         """Send the replies that are due, in one write."""
-        self._due = False
+        self.lone.due = False
         self._out_of_queue()
         if self._client is not None:
             self._client.settle()

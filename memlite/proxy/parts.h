@@ -8,8 +8,24 @@ typedef struct {
     Py_ssize_t ends[];  /* of the replies or items in the buffer: as many as `have` */
 } Part;
 
-static PyTypeObject Part_type;
+static PyTypeObject Part_type, Batch_type;
+
+typedef struct Batch Batch;
+static int batch_part_done(PyObject *batch), batch_progressed(Batch *batch);
 static PyObject *s_count_failures, *s_part_done, *s_progressed, *s_take, *s_appendleft;
+
+static Part *part_of(PyObject *batch, Py_ssize_t index, Py_ssize_t count, int reads, PyObject *request) {
+    Part *self = PyObject_NewVar(Part, &Part_type, count);
+    if (!self) return NULL;
+    self->batch = Py_NewRef(batch);
+    self->buffer = NULL;
+    self->request = Py_XNewRef(request);
+    self->index = index;
+    self->missing = request ? 1 : count;
+    self->have = self->taken = 0;
+    self->reads = (char)reads;
+    return self;
+}
 
 static PyObject *part_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     PyObject *batch, *request = Py_None;
@@ -21,16 +37,7 @@ static PyObject *part_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
     }
     if (count < 1 || count > 1 << 20 || index < 0 || index > 255 || (request != Py_None && !PyBytes_CheckExact(request)))
         return PyErr_Format(PyExc_ValueError, "the index or the count is too large, or the request is not bytes");
-    Part *self = PyObject_NewVar(Part, type, count);
-    if (!self) return NULL;
-    self->batch = Py_NewRef(batch);
-    self->buffer = NULL;
-    self->request = request == Py_None ? NULL : Py_NewRef(request);
-    self->index = index;
-    self->missing = self->request ? 1 : count;
-    self->have = self->taken = 0;
-    self->reads = (char)reads;
-    return (PyObject *)self;
+    return (PyObject *)part_of(batch, index, count, reads, request == Py_None ? NULL : request);
 }
 
 static void part_dealloc(Part *self) {
@@ -63,6 +70,14 @@ static int call(PyObject *on, PyObject *name) {
     PyObject *result = PyObject_CallMethodNoArgs(on, name);
     Py_XDECREF(result);
     return result ? 0 : -1;
+}
+
+static int part_progressed(Part *self) {
+    return Py_IS_TYPE(self->batch, &Batch_type) ? batch_progressed((Batch *)self->batch) : call(self->batch, s_progressed);
+}
+
+static int part_done(Part *self) {
+    return Py_IS_TYPE(self->batch, &Batch_type) ? batch_part_done(self->batch) : call(self->batch, s_part_done);
 }
 
 /* Takes the reply to a retrieval of several keys, one item for each; returns whether it is such. */
@@ -109,7 +124,7 @@ static int part_receive(Part *self, PyObject *data, Py_ssize_t from, const Py_ss
         return failed ? -1 : 0;
     }
     if (part_add(self, data, from, ends, count)) return -1;
-    return self->missing ? 0 : call(self->batch, s_part_done);
+    return self->missing ? 0 : part_done(self);
 }
 
 static PyObject *part_answer(Part *self, PyObject *reply) {
@@ -133,7 +148,7 @@ static PyObject *part_fail(Part *self, PyObject *error) {
     Py_DECREF(result);
     Py_ssize_t end = PyBytes_GET_SIZE(error);
     while (self->missing) if (part_add(self, error, 0, &end, 1)) return NULL;
-    if (call(self->batch, s_part_done)) return NULL;
+    if (part_done(self)) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -154,13 +169,19 @@ static PyObject *part_held(Part *self, PyObject *ignored) {
     return PyLong_FromSsize_t(end - sent);
 }
 
-static PyObject *part_discard(Part *self, PyObject *ignored) {
+/* The replies that are there are empty from now on. */
+static int part_forget(Part *self) {
     if (self->buffer) {
         PyObject *nothing = PyBytes_FromStringAndSize(NULL, 0);
-        if (!nothing) return NULL;
+        if (!nothing) return -1;
         Py_SETREF(self->buffer, nothing);
     }
     for (Py_ssize_t i = 0; i < self->have; i++) self->ends[i] = 0;
+    return 0;
+}
+
+static PyObject *part_discard(Part *self, PyObject *ignored) {
+    if (part_forget(self)) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -193,35 +214,40 @@ static PyTypeObject Part_type = {
     .tp_members = part_members,
 };
 
-/* The pieces of parts in an order that names, for each piece, its part; as many as there are. */
-static PyObject *join(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    Py_ssize_t begin = count == 4 ? PyLong_AsSsize_t(args[2]) : -1, number, total = 0, i, parts, starts[256];
-    if (begin < 0 || !PyBytes_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || !PyBytes_CheckExact(args[3])
-        || begin > (number = PyBytes_GET_SIZE(args[0])) || (parts = PyList_GET_SIZE(args[1])) > 256)
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "bytes, a list, a position and bytes are needed");
-    const unsigned char *order = (const unsigned char *)PyBytes_AS_STRING(args[0]);
-    PyObject **list = PySequence_Fast_ITEMS(args[1]);
-    for (i = 0; i < parts; i++) {
-        if (!Py_IS_TYPE(list[i], &Part_type)) return PyErr_Format(PyExc_TypeError, "parts are needed");
-        starts[i] = ((Part *)list[i])->taken;
-    }
-    for (i = begin; i < number; i++) {
-        Part *part = order[i] < parts ? (Part *)list[order[i]] : NULL;
+/* The pieces of `parts` in an order that names, for each piece, its part, from `begin` on, as many as there are, and then `tail`
+ * if there is one. Where those end is put into `number`. */
+static PyObject *join_parts(PyObject *names, Part **list, Py_ssize_t parts, Py_ssize_t begin, PyObject *tail, Py_ssize_t *number) {
+    const unsigned char *order = (const unsigned char *)PyBytes_AS_STRING(names);
+    Py_ssize_t end = PyBytes_GET_SIZE(names), total = tail ? PyBytes_GET_SIZE(tail) : 0, starts[256], i;
+    for (i = 0; i < parts; i++) starts[i] = list[i]->taken;
+    for (i = begin; i < end; i++) {
+        Part *part = order[i] < parts ? list[order[i]] : NULL;
         if (!part || part->taken == part->have) break;
         total += part->ends[part->taken] - (part->taken ? part->ends[part->taken - 1] : 0);
         part->taken++;
     }
-    number = i;
-    Py_ssize_t tail = PyBytes_GET_SIZE(args[3]);
-    PyObject *result = PyBytes_FromStringAndSize(NULL, total + tail);
-    char *to = result ? PyBytes_AS_STRING(result) : NULL;
-    for (i = begin; result && i < number; i++) {
-        Part *part = (Part *)list[order[i]];
-        Py_ssize_t at = starts[order[i]]++, from = at ? part->ends[at - 1] : 0;
-        memcpy(to, PyBytes_AS_STRING(part->buffer) + from, part->ends[at] - from);
-        to += part->ends[at] - from;
-    }
+    *number = end = i;
+    PyObject *result = PyBytes_FromStringAndSize(NULL, total);
     if (!result) return NULL;
-    memcpy(to, PyBytes_AS_STRING(args[3]), tail);
-    return Py_BuildValue("(Nn)", result, number);
+    char *to = PyBytes_AS_STRING(result);
+    for (i = begin; i < end; i++) {
+        Part *part = list[order[i]];
+        Py_ssize_t at = starts[order[i]]++, from = at ? part->ends[at - 1] : 0, size = part->ends[at] - from;
+        memcpy(to, PyBytes_AS_STRING(part->buffer) + from, size);
+        to += size;
+    }
+    if (tail) memcpy(to, PyBytes_AS_STRING(tail), PyBytes_GET_SIZE(tail));
+    return result;
+}
+
+static PyObject *join(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    Py_ssize_t begin = count == 4 ? PyLong_AsSsize_t(args[2]) : -1, number, parts;
+    if (begin < 0 || !PyBytes_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || !PyBytes_CheckExact(args[3])
+        || begin > PyBytes_GET_SIZE(args[0]) || (parts = PyList_GET_SIZE(args[1])) > 256)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "bytes, a list, a position and bytes are needed");
+    PyObject **list = PySequence_Fast_ITEMS(args[1]);
+    for (Py_ssize_t i = 0; i < parts; i++)
+        if (!Py_IS_TYPE(list[i], &Part_type)) return PyErr_Format(PyExc_TypeError, "parts are needed");
+    PyObject *result = join_parts(args[0], (Part **)list, parts, begin, args[3], &number);
+    return result ? Py_BuildValue("(Nn)", result, number) : NULL;
 }

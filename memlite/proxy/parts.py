@@ -25,78 +25,12 @@ where those found end, and whether they change nothing.
 """
 SPLIT_KEYS: Final[Any] = None if NATIVE is None else NATIVE.split_keys
 """Returns likewise the keys of a get of several, if all are known; the last two are left out."""
+JoinedBatch: Final[Any] = None if NATIVE is None else NATIVE.Batch
+"""Requests whose replies are sent together; see `Batch`. None if it was not compiled.
 
-
-class JoinedBatch(Request):
-    """Requests whose replies are sent together; see `Batch`.
-
-    Args:
-        executor: the client's.
-        order: the index of the node of each request.
-    """
-
-    __slots__ = ("_missing", "_order", "_parts", "_sent", "count", "waits")
-
-    def __init__(self, executor: Origin, order: bytes) -> None:
-        self._executor = executor
-        self.reply = None
-        self.observer = None
-        self.closes = False
-        self._order = order
-        self._parts: list[Any] = []
-        self._missing = 0
-        self._sent = 0
-        self.count = len(order)
-        self.waits = False
-
-    def part(self, count: int, *, reads: bool) -> Any:
-        """Return the receiver of the next node's replies."""
-        part = Part(self, self._missing, count, reads)
-        self._missing += 1
-        self._parts.append(part)
-        return part
-
-    def count_failures(self, number: int) -> None:
-        """Count requests that failed."""
-        for _ in range(number):
-            self._executor.count_failure()
-
-    def part_done(self) -> None:
-        """Note that all replies of a node are there."""
-        self._missing -= 1
-        if self._missing:
-            if not self.waits:
-                self.progressed()
-        else:
-            self.reply = NATIVE.join(self._order, self._parts, self._sent, b"")[0]
-            self._executor.answered()
-            self._parts = []  # they refer to this object, which must not wait for the collector
-
-    def progressed(self) -> None:
-        """Note that some replies are there. They are sent soon, as the others may take long."""
-        self.waits = True
-        self._executor.progressed()
-
-    def available(self) -> bytes:
-        """Return the replies that can be sent although others are missing; each only once."""
-        ready, self._sent = NATIVE.join(self._order, self._parts, self._sent, b"")
-        for part in self._parts:
-            if not part.held():
-                part.discard()  # what was sent need not be kept
-        self.waits = False
-        return bytes(ready)
-
-    @property
-    def held(self) -> int:
-        """The bytes of what has been answered and was not sent."""
-        waiting: int = sum([part.held() for part in self._parts])
-        return len(self.reply or b"") + waiting
-
-    def discard(self) -> None:
-        """Forget what has been answered."""
-        Request.discard(self)
-        for part in self._parts:
-            part.discard()
+Its arguments are the client's executor and the index of the node of each request. The method
+`part`, given how many of them the next node has, returns the receiver of that node's replies.
+"""
 
 
 class JoinedMultiGet(MultiGet):

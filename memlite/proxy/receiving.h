@@ -23,7 +23,7 @@ struct Reception {  /* a receiver that is bound to a protocol */
 };
 
 static PyTypeObject Reception_type, Receiver_type;
-static PyObject *s_handed_out, *s_lone, *s_take_input;
+static PyObject *s_handed_out, *s_take_input;
 
 /* That of the client's executor; NULL if it is not the usual one, or with an error. Without a reference. */
 static Lone *lone_of(Reception *b) {
@@ -54,7 +54,7 @@ static int take_from_client(Reception *b, PyObject *data) {
     PyObject *connection = b->protocol, *counters;
     Lone *lone = lone_of(b);
     if (!lone || lone->alone || !lone->others) return PyErr_Occurred() ? -1 : 0;
-    Py_ssize_t size = PyBytes_GET_SIZE(data), others = PyObject_Size(lone->others);
+    Py_ssize_t size = PyBytes_GET_SIZE(data), others = PyObject_Size(lone->others), several = 0;
     if (others) return others < 0 ? -1 : 0;
     long long limit = get_number(connection, &r->ready_limit);
     if (limit < 0) return PyErr_Occurred() ? -1 : 0;
@@ -78,7 +78,13 @@ static int take_from_client(Reception *b, PyObject *data) {
                 taken = take_stored(lone, table, data, (long)lone->most, (PyObject *)known.node);
             Py_DECREF(table);
         }
+        if (!taken && size > 8 && lone->write && lone->write != Py_None && lone->by_line && PyDict_Check(lone->by_line)
+            && lone->nodes && PyDict_Check(lone->nodes) && (several = take_batch(lone, data))) taken = several < 0 ? -1 : 1;
         Py_DECREF(lone);
+    }
+    if (several > 0 && several < size) {
+        if (!(b->rest = piece(data, several, size))) taken = -1;
+        size = several;
     }
     if (taken > 0) {
         long long before = get_number(counters, &r->bytes_read);
@@ -94,7 +100,7 @@ static int take_from_client(Reception *b, PyObject *data) {
         Py_XDECREF(out);
     }
     Py_DECREF(counters);
-    return taken;
+    return taken > 0 && b->rest ? 0 : taken;
 }
 
 static int take_from_node(Reception *b, PyObject *data) {
@@ -138,7 +144,10 @@ static PyObject *receive(PyObject *bound, PyObject *const *args, size_t flags, P
     if (PyVectorcall_NARGS(flags) != 1 || names) return PyErr_Format(PyExc_TypeError, "data_received takes one argument");
     int done = known.node && PyBytes_CheckExact(args[0]) ? b->receiver->take(b, args[0]) : 0;
     if (done > 0) Py_RETURN_NONE;
-    if (done < 0) return NULL;
+    if (done < 0) {
+        Py_CLEAR(b->rest);
+        return NULL;
+    }
     PyObject *rest = b->rest;
     b->rest = NULL;
     PyObject *with[] = {b->protocol, rest ? rest : args[0]};

@@ -30,53 +30,84 @@ static PyObject *of_shares(Share *shares, int known, Py_ssize_t extra) {
     return found;
 }
 
-static PyObject *split(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    Py_ssize_t most = count == 6 ? PyLong_AsSsize_t(args[3]) : -1;
-    long safe = count == 6 ? PyLong_AsLong(args[4]) : -1;
-    if (PyErr_Occurred()) return NULL;
-    if (count != 6 || !PyBytes_CheckExact(args[0]) || !PyDict_Check(args[1]) || !PyDict_Check(args[2]))
-        return PyErr_Format(PyExc_TypeError, "bytes, two dictionaries, two numbers and a type are needed");
-    if (most > FEW) most = FEW;
-    const char *start = PyBytes_AS_STRING(args[0]), *end = start + PyBytes_GET_SIZE(args[0]), *at = start;
+/* Known gets and small sets that input begins with. */
+typedef struct {
     Share shares[MOST_OWNERS];
-    unsigned char order[FEW];
-    Py_ssize_t froms[FEW], number = 0;
-    int known = 0, reads = 1;
-    while (at < end && number < most) {
+    unsigned char order[FEW];  /* the share of each request */
+    Py_ssize_t froms[FEW], number, end;  /* where each begins, how many they are, and where the last ends */
+    int known, reads;  /* shares, and whether the requests change nothing */
+} Requests;
+
+static int find_requests(PyObject *data, PyObject *by_line, PyObject *nodes, Py_ssize_t most, long safe, PyObject *kind, Requests *r) {
+    const char *start = PyBytes_AS_STRING(data), *end = start + PyBytes_GET_SIZE(data), *at = start;
+    r->number = r->known = 0;
+    r->reads = 1;
+    while (at < end && r->number < most) {
         PyObject *key, *table, *node;
         const char *line = line_end(at, end), *after = line ? line + 2 : NULL;
         if (!line) break;
         if (*at == 'g' && after - at <= 256 + 8) {
             key = PyBytes_FromStringAndSize(at, after - at);
-            table = args[1];
+            table = by_line;
         } else {
             const char *name = NULL, *word = NULL;
             if (!(after = stored_end(at, line, end, safe, 0, &name, &word))) break;
             key = PyBytes_FromStringAndSize(name, word - name);
-            table = args[2];
+            table = nodes;
         }
         node = key ? PyDict_GetItemWithError(table, key) : NULL;
         Py_XDECREF(key);
-        if (!node && PyErr_Occurred()) return NULL;
-        if (!node || (PyObject *)Py_TYPE(node) != args[5]) break;
-        int share = share_of(shares, &known, node);
+        if (!node && PyErr_Occurred()) return -1;
+        if (!node || (PyObject *)Py_TYPE(node) != kind) break;
+        int share = share_of(r->shares, &r->known, node);
         if (share < 0) break;
-        if (table == args[2]) reads = 0;
-        shares[share].count++;
-        shares[share].size += after - at;
-        order[number] = (unsigned char)share;
-        froms[number++] = at - start;
+        if (table == nodes) r->reads = 0;
+        r->shares[share].count++;
+        r->shares[share].size += after - at;
+        r->order[r->number] = (unsigned char)share;
+        r->froms[r->number++] = at - start;
         at = after;
     }
-    if (number < 2) Py_RETURN_NONE;
-    PyObject *found = of_shares(shares, known, 0);
-    for (Py_ssize_t i = 0; found && i < number; i++) {
-        Py_ssize_t size = (i + 1 < number ? froms[i + 1] : at - start) - froms[i];
-        memcpy(shares[order[i]].to, start + froms[i], size);
-        shares[order[i]].to += size;
+    r->end = at - start;
+    return 0;
+}
+
+/* Copies each to where its share says. */
+static void copy_to_shares(PyObject *data, Requests *r) {
+    for (Py_ssize_t i = 0; i < r->number; i++) {
+        Share *share = &r->shares[r->order[i]];
+        Py_ssize_t from = r->froms[i], size = (i + 1 < r->number ? r->froms[i + 1] : r->end) - from;
+        memcpy(share->to, PyBytes_AS_STRING(data) + from, size);
+        share->to += size;
     }
+}
+
+/* What each node is sent, as bytes in `copies`; 0, or -1 with none of them. */
+static int copy_requests(PyObject *data, Requests *r, PyObject **copies) {
+    for (int i = 0; i < r->known; i++) {
+        if (!(copies[i] = PyBytes_FromStringAndSize(NULL, r->shares[i].size))) {
+            while (i--) Py_DECREF(copies[i]);
+            return -1;
+        }
+        r->shares[i].to = PyBytes_AS_STRING(copies[i]);
+    }
+    copy_to_shares(data, r);
+    return 0;
+}
+
+static PyObject *split(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    Py_ssize_t most = count == 6 ? PyLong_AsSsize_t(args[3]) : -1;
+    long safe = count == 6 ? PyLong_AsLong(args[4]) : -1;
+    Requests r;
+    if (PyErr_Occurred()) return NULL;
+    if (count != 6 || !PyBytes_CheckExact(args[0]) || !PyDict_Check(args[1]) || !PyDict_Check(args[2]))
+        return PyErr_Format(PyExc_TypeError, "bytes, two dictionaries, two numbers and a type are needed");
+    if (find_requests(args[0], args[1], args[2], most > FEW ? FEW : most, safe, args[5], &r)) return NULL;
+    if (r.number < 2) Py_RETURN_NONE;
+    PyObject *found = of_shares(r.shares, r.known, 0);
     if (!found) return NULL;
-    return Py_BuildValue("(Ny#nO)", found, (char *)order, number, (Py_ssize_t)(at - start), reads ? Py_True : Py_False);
+    copy_to_shares(args[0], &r);
+    return Py_BuildValue("(Ny#nO)", found, (char *)r.order, r.number, r.end, r.reads ? Py_True : Py_False);
 }
 
 static PyObject *split_keys(PyObject *self, PyObject *const *args, Py_ssize_t count) {

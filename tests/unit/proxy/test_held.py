@@ -88,7 +88,7 @@ def test_clients_are_looked_at_while_a_node_is_slow_and_once_more() -> None:
 
 def executor_of(client: object | None = None) -> OrderedReplies:
     out: list[Part] = []
-    cluster = cast("Cluster", type("Nodes", (), {"due": [], "merger": None})())
+    cluster = cast("Cluster", type("Nodes", (), {"due": [], "partly": [], "merger": None})())
     return OrderedReplies(cluster, cast("ForwardingClient", client), out)
 
 

@@ -22,7 +22,10 @@ from memlite.proxy.executor import ProxyExecutor
 from memlite.proxy.framing import NATIVE
 from memlite.proxy.link import Link
 from memlite.proxy.lone import writer_of
+from memlite.proxy.node import Node
+from memlite.proxy.parts import JoinedBatch
 from memlite.proxy.recognizer import Recognizer
+from memlite.proxy.requests import Read
 from memlite.telemetry.counters import Counters
 from tests.unit.proxy.clusters import cluster_of
 from tests.unit.proxy.transcripts import Loop, NodeTransport
@@ -249,6 +252,13 @@ class Stub:
         self._clock = Clock(lambda: 5.0, lambda: 1000.0)
         self.last_command = 0
         self.left: list[bytes] = []
+        self.settled = self.unread = 0
+
+    def settle(self) -> None:
+        self.settled += 1
+
+    def count_unread(self) -> None:
+        self.unread += 1
 
     def data_received(self, data: bytes) -> None:
         self.left.append(data)
@@ -290,7 +300,7 @@ UNUSUAL = [
     b"get k", b"g", b"delete \0\r\n", b"set noreply\r\n", b"incr k 1\r\r\n", b"delete k\r\r\n",
     b"incr\r\n", b"add unknown 0 0 1\r\nx\r\n", b"add k 0 0 1 noreply\r\nx\r\n",
     b"adds k 0 0 1\r\nx\r\n", b"add k 0 0 2\r\nx\r\n", b"add k 0 0 1\r\nxx\r",
-    b"add a\nb 0 0 1\r\nx\r\n", b"add k 0 0 1\nx\r\n", b"add k 0 0 1\r\nx\r\nget k\r\n",
+    b"add a\nb 0 0 1\r\nx\r\n", b"add k 0 0 1\nx\r\n",
     b"append k 01 0 1\r\nx\r\n", b"append k 0 -1 1\r\nx\r\n", b"cas k 0 0 1\r\nx\r\n",
     b"cas k 0 0 1 \r\nx\r\n", b"cas k 0 0 1 01\r\nx\r\n", b"cas k 0 0 1 7 noreply\r\nx\r\n",
     b"cas k 0 0 1 18446744073709551615\r\nx\r\n", b"cas k 0 0 1 noreply\r\nx\r\n",
@@ -342,3 +352,178 @@ async def test_nothing_is_taken_while_something_else_is_to_be_done(client: Recei
     client.executor.lone.by_line = None  # as after quit
     client.data_received(b"get k\r\n")
     assert client.left == [b"get k\r\n"] * 2 + [b"delete k\r\n", b"get k\r\n"]
+
+
+TOGETHER = [
+    b"get k\r\n" * 2, b"get k\r\n" * 64, b"add k 0 0 1\r\nx\r\nget k\r\n",
+    b"set k 0 0 1\r\nx\r\n" * 3, b"get noreply\r\nset noreply 0 0 1\r\nx\r\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", TOGETHER)
+async def test_requests_that_come_together_are_taken_in_c(client: Receiving, data: bytes) -> None:
+    client.data_received(data)
+    assert client.left == []
+    counters = client._counters
+    assert (counters.bytes_read, counters.until_slow_sample) == (len(data), 9)
+    assert client.last_command == 1000
+    queue, node = client.executor._queue, client.executor._cluster.nodes[0]
+    assert [type(batch) for batch in queue] == [JoinedBatch]
+    count = queue[0].count
+    assert (node.pending, count) == (count, data.count(b"get") + data.count(b" 0 0 "))
+    node._flush()
+    assert written(node) == data
+    node._link.data_received(b"END\r\n" * (count - 1))
+    assert client.out == []
+    node._link.data_received(b"END\r\n")
+    assert client.out == [b"END\r\n" * count]  # without the executor: `write` puts it there
+    assert (counters.bytes_written, len(queue)) == (5 * count, 0)
+    client.out.clear()
+    client.data_received(data)
+    assert node.pending == count
+
+
+def written(node: Node) -> bytes:
+    """Return what a node was sent."""
+    return bytes(cast("NodeTransport", node._link.transport).written)
+
+
+async def test_more_requests_than_are_taken_at_once_are_left_to_python(client: Receiving) -> None:
+    client.data_received(b"get k\r\n" * 66)
+    assert client.left == [b"get k\r\n" * 2]
+    assert client._counters.bytes_read == 64 * 7
+    assert client.executor._queue[0].count == 64
+
+
+@pytest.mark.parametrize(
+    "data", [b"get k\r\n" * 2 + b"get", b"get k\r\nget x\r\n", b"get k\r\nmn\r\n", b"mn\r\nmn\r\n"]
+)
+async def test_requests_with_another_are_left_to_python(client: Receiving, data: bytes) -> None:
+    client.data_received(data)
+    assert client.left == [data]
+    assert not client.executor._queue
+
+
+async def test_requests_are_left_to_python_while_something_else_is_to_be_done(
+    client: Receiving,
+) -> None:
+    data, lone, node = b"get k\r\n" * 2, client.executor.lone, client.executor._cluster.nodes[0]
+    lone.write = None
+    client.data_received(data)
+    lone.write, node._limited = client.out.append, True
+    client.data_received(data)
+    node._limited = False
+    lone.by_line = None  # as after quit
+    client.data_received(data)
+    assert client.left == [data] * 3
+    assert node.pending == 0
+
+
+async def test_a_batch_behind_another_request_is_delivered_after_it(client: Receiving) -> None:
+    node = client.executor._cluster.nodes[0]
+    client.data_received(b"get k\r\n" * 2)
+    batch = client.executor._queue[0]
+    first = Read(client.executor)
+    client.executor._queue.appendleft(first)
+    node._flush()
+    node._link.data_received(b"END\r\n" * 2)
+    assert (client.out, batch.reply, batch.held) == ([], b"END\r\n" * 2, 10)
+    first.answer(b"first")
+    client.executor._cluster.deliver()
+    assert (client.out, client.settled) == ([b"first", b"END\r\n" * 2], 2)
+
+
+async def test_a_batch_that_fails_is_answered_with_errors(client: Receiving) -> None:
+    cluster = client.executor._cluster
+    client.data_received(b"get k\r\n" * 3)
+    cluster.nodes[0]._lose("it is gone", down=True)
+    name = cluster.nodes[0].name.encode()
+    assert client.out == [b"SERVER_ERROR node %b: it is gone\r\n" % name * 3]
+    assert cluster.failures == 3
+
+
+async def test_a_client_that_has_gone_is_sent_nothing(client: Receiving) -> None:
+    node = client.executor._cluster.nodes[0]
+    client.data_received(b"get k\r\n" * 2)
+
+    class OfTheExecutor:
+        """What is freed with the executor, which takes no weak reference itself if compiled."""
+
+    client.executor.lone.counters = OfTheExecutor()
+    gone = weakref.ref(client.executor.lone.counters)
+    client.executor.detach()
+    del client.executor
+    node._flush()
+    node._link.data_received(b"END\r\n" * 2)
+    assert client.out == []
+    assert gone() is None  # nothing has to wait for the collector
+
+
+async def test_the_executor_learns_that_a_client_reads_no_more(client: Receiving) -> None:
+    node, lone = client.executor._cluster.nodes[0], client.executor.lone
+
+    def write(data: bytes) -> None:
+        client.out.append(data)
+        lone.write = None
+
+    lone.write = write
+    client.data_received(b"get k\r\n" * 2)
+    node._flush()
+    node._link.data_received(b"END\r\n" * 2)
+    assert (client.out, client.unread) == ([b"END\r\n" * 2], 1)
+
+
+async def test_what_is_there_of_a_batch_is_sent_soon() -> None:
+    loop = Loop()
+    cluster = cluster_of(2, cast("Any", loop))
+    keys = {cluster.node_of_line(b"get %d\r\n" % n, b"%d" % n): b"%d" % n for n in range(99)}
+    for node in cluster.nodes:
+        link = ArrivingLink(node)
+        link.connection_made(cast("Any", NodeTransport(Random(1))))
+        node._serve(link)
+    clients = [Receiving(cluster) for _ in range(3)]
+    first, second = cluster.nodes
+    for one in clients:
+        one.data_received(b"get %b\r\nget %b\r\n" % (keys[first], keys[second]))
+        assert one.left == []
+    clients[2].executor.lone.write = None
+    loop.turn()
+    first._link.data_received(b"END\r\n" * 3)
+    assert ([one.out for one in clients], len(loop.later)) == ([[], [], []], 1)
+    second._link.data_received(b"VALUE k 0 1\r\nx\r\nEND\r\n")
+    assert clients[0].out == [b"END\r\nVALUE k 0 1\r\nx\r\nEND\r\n"]
+    loop.timers()
+    assert [one.settled for one in clients] == [0, 0, 1]
+    assert clients[0].out == [b"END\r\nVALUE k 0 1\r\nx\r\nEND\r\n"]
+    for one in clients[1:]:
+        assert one.out == [b"END\r\n"]
+        one.out.clear()
+    second._link.data_received(b"VALUE k 0 1\r\ny\r\nEND\r\n" * 2)
+    for one in clients[1:]:
+        assert one.out == [b"VALUE k 0 1\r\ny\r\nEND\r\n"]
+    assert not loop.later
+    assert not any(one.executor.lone.progresses or one.executor.lone.due for one in clients)
+
+
+def test_wrong_arguments_of_batches() -> None:
+    for function in (NATIVE.deliver, NATIVE.send_progress):
+        for wrong in (None, (), [1], [object()]):
+            with pytest.raises((TypeError, AttributeError)):
+                function(wrong)
+    for arguments in [(), (1,), (1, "x"), (1, b"", 2)]:
+        with pytest.raises(TypeError):
+            NATIVE.Batch(*arguments)
+    with pytest.raises(TypeError):
+        NATIVE.Batch(1, order=b"")
+    batch = NATIVE.Batch(object(), b"\0")
+    for count in (0, -1, 1 << 30):
+        with pytest.raises(ValueError, match="count"):
+            batch.part(count, reads=True)
+    batch.part(1, reads=True)
+    with pytest.raises(ValueError, match="as many parts"):
+        batch.part(1, reads=True)
+    with pytest.raises(TypeError):
+        batch.part(1, True)
+    batch.discard()
+    with pytest.raises(AttributeError):
+        batch.part_done()  # its executor cannot be told

@@ -145,6 +145,7 @@ class Client:
         self._ready_limit = 0
         self._clock = Clock(lambda: 5.0, lambda: 1000.0)
         self.last_command = 0
+        self.alone = False  # others may be written together, or not
         self.executor = ProxyExecutor(
             cluster, cast("Any", None), cast("Any", self), self.out, recognizer
         )
@@ -160,6 +161,8 @@ class Client:
             self.counters.until_slow_sample = left
             self.last_command = self._clock.second
             self._flush()
+            if taken < len(data):
+                Client.data_received(self, data[taken:])
 
     def fast(self, on: bool) -> None:
         self._ready_limit = 0 if on else -1
@@ -168,7 +171,7 @@ class Client:
 
     def write(self, data: bytes) -> None:
         self.got += data
-        if len(self.got) % 7 == 0:
+        if self.alone and len(self.got) % 7 == 0:
             self.fast(False)  # as if it read no more
 
     def reply(self, data: bytes) -> None:
@@ -245,6 +248,7 @@ def transcript(seed: int) -> str:
         if step < 0.45:
             client, data = clients[number], requests_of(rng)
             client.data_received(data)
+            client.alone = client.executor.lone.alone
             numbers = counters.bytes_read, counters.until_slow_sample, client.last_command
             seen.update(b"%d %d %d" % numbers)
             client.settle()

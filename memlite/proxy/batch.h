@@ -1,0 +1,354 @@
+/* Requests of a client that arrived together: JoinedBatch in parts.py, whose twin in Python is Batch in batch.py; and their
+ * delivery, `Cluster.deliver` and `OrderedReplies.deliver`. */
+
+struct Batch {
+    PyObject_VAR_HEAD
+    PyObject *executor, *reply, *observer, *order;  /* the last has, for each request, the index of its part */
+    Lone *lone;  /* of the executor, if it is known; it tells what the executor has to do */
+    Py_ssize_t known, missing, sent;  /* parts, those without all replies, and replies that were sent before others came */
+    char closes, waits;
+    Part *parts[];
+};
+
+static PyObject *s_answered, *s_count_failure, *s_deliver, *s_lone, *s_send_progress;
+
+/* What it refers to, which must not wait for it: its parts refer to it. */
+static void batch_drop_parts(Batch *self) {
+    Py_ssize_t known = self->known;
+    self->known = 0;
+    for (Py_ssize_t i = 0; i < known; i++) Py_CLEAR(self->parts[i]);
+}
+
+static Batch *batch_of(PyObject *executor, Lone *lone, PyObject *order) {
+    Batch *self = PyObject_NewVar(Batch, &Batch_type, PyBytes_GET_SIZE(order));
+    if (!self) return NULL;
+    self->executor = Py_NewRef(executor);
+    self->order = Py_NewRef(order);
+    self->lone = (Lone *)Py_XNewRef((PyObject *)lone);
+    self->reply = self->observer = NULL;
+    self->known = self->missing = self->sent = 0;
+    self->closes = self->waits = 0;
+    return self;
+}
+
+static PyObject *batch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    PyObject *executor, *order;
+    if (kwargs || !PyArg_ParseTuple(args, "OO!", &executor, &PyBytes_Type, &order)) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "no keywords are taken");
+        return NULL;
+    }
+    return (PyObject *)batch_of(executor, NULL, order);
+}
+
+static void batch_dealloc(Batch *self) {
+    batch_drop_parts(self);
+    Py_XDECREF(self->executor);
+    Py_XDECREF(self->reply);
+    Py_XDECREF(self->observer);
+    Py_XDECREF(self->order);
+    Py_XDECREF((PyObject *)self->lone);
+    PyObject_Free(self);
+}
+
+/* The receiver of the next node's replies. Without a reference. */
+static Part *batch_add(Batch *self, Py_ssize_t count, int reads) {
+    if (self->known == Py_SIZE(self))
+        return PyErr_Format(PyExc_ValueError, "there are as many parts as requests"), NULL;
+    if (count < 1 || count > 1 << 20) return PyErr_Format(PyExc_ValueError, "the count is too small or too large"), NULL;
+    Part *part = part_of((PyObject *)self, self->known, count, reads, NULL);
+    if (!part) return NULL;
+    self->missing++;
+    return self->parts[self->known++] = part;
+}
+
+static PyObject *batch_part(Batch *self, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"count", "reads", NULL};
+    Py_ssize_t count;
+    int reads;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "n$p", names, &count, &reads)) return NULL;
+    return Py_XNewRef((PyObject *)batch_add(self, count, reads));
+}
+
+static int batch_answered(Batch *self) {
+    Lone *lone = self->lone;
+    if (!lone || !lone->dues || !PyList_CheckExact(lone->dues)) return call(self->executor, s_answered);
+    if (lone->due) return 0;
+    lone->due = 1;
+    return PyList_Append(lone->dues, self->executor);
+}
+
+/* Some replies are there. They are sent soon, as the others may take long. */
+static int batch_progressed(Batch *self) {
+    Lone *lone = self->lone;
+    self->waits = 1;
+    if (!lone || !lone->partly || !PyList_CheckExact(lone->partly)) return call(self->executor, s_progressed);
+    if (lone->progresses) return 0;
+    if (!PyList_GET_SIZE(lone->partly)) return call(self->executor, s_progressed);  /* which asks for a timer */
+    lone->progresses = 1;
+    return PyList_Append(lone->partly, self->executor);
+}
+
+/* All replies of a node are there. */
+static int batch_part_done(PyObject *bound) {
+    Batch *self = (Batch *)bound;
+    if (--self->missing) return self->waits ? 0 : batch_progressed(self);
+    Py_ssize_t number;
+    PyObject *reply = join_parts(self->order, self->parts, self->known, self->sent, NULL, &number);
+    if (!reply) return -1;
+    Py_XSETREF(self->reply, reply);
+    int failed = batch_answered(self);
+    batch_drop_parts(self);
+    return failed;
+}
+
+static PyObject *batch_done(Batch *self, PyObject *ignored) {
+    if (batch_part_done((PyObject *)self)) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *batch_progress(Batch *self, PyObject *ignored) {
+    if (batch_progressed(self)) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *batch_count_failures(Batch *self, PyObject *number) {
+    for (Py_ssize_t left = PyNumber_AsSsize_t(number, NULL); left > 0; left--) if (call(self->executor, s_count_failure)) return NULL;
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
+static Py_ssize_t part_left(const Part *part) {
+    return (part->have ? part->ends[part->have - 1] : 0) - (part->taken ? part->ends[part->taken - 1] : 0);
+}
+
+static PyObject *batch_available(Batch *self, PyObject *ignored) {
+    PyObject *ready = join_parts(self->order, self->parts, self->known, self->sent, NULL, &self->sent);
+    if (!ready) return NULL;
+    for (Py_ssize_t i = 0; i < self->known; i++)  /* what was sent need not be kept */
+        if (!part_left(self->parts[i]) && part_forget(self->parts[i])) {
+            Py_DECREF(ready);
+            return NULL;
+        }
+    self->waits = 0;
+    return ready;
+}
+
+static PyObject *batch_discard(Batch *self, PyObject *ignored) {
+    if (self->reply && self->reply != Py_None) {
+        PyObject *nothing = PyBytes_FromStringAndSize(NULL, 0);
+        if (!nothing) return NULL;
+        Py_SETREF(self->reply, nothing);
+    }
+    for (Py_ssize_t i = 0; i < self->known; i++) if (part_forget(self->parts[i])) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *batch_held(Batch *self, void *ignored) {
+    Py_ssize_t held = self->reply && PyBytes_Check(self->reply) ? PyBytes_GET_SIZE(self->reply) : 0;
+    for (Py_ssize_t i = 0; i < self->known; i++) held += part_left(self->parts[i]);
+    return PyLong_FromSsize_t(held);
+}
+
+static PyObject *batch_count(Batch *self, void *ignored) { return PyLong_FromSsize_t(Py_SIZE(self)); }
+
+static PyMethodDef batch_methods[] = {
+    {"part", (PyCFunction)(void (*)(void))batch_part, METH_VARARGS | METH_KEYWORDS, "The receiver of the next node's replies."},
+    {"part_done", (PyCFunction)batch_done, METH_NOARGS, "Note that all replies of a node are there."},
+    {"progressed", (PyCFunction)batch_progress, METH_NOARGS, "Note that some replies are there."},
+    {"count_failures", (PyCFunction)batch_count_failures, METH_O, "Count requests that failed."},
+    {"available", (PyCFunction)batch_available, METH_NOARGS, "The replies that can be sent although others are missing."},
+    {"discard", (PyCFunction)batch_discard, METH_NOARGS, "Forget what has been answered."},
+    {NULL},
+};
+static PyMemberDef batch_members[] = {
+    {"reply", T_OBJECT, offsetof(Batch, reply), 0, NULL},
+    {"observer", T_OBJECT, offsetof(Batch, observer), 0, NULL},
+    {"closes", T_BOOL, offsetof(Batch, closes), 0, NULL},
+    {"waits", T_BOOL, offsetof(Batch, waits), 0, NULL},
+    {NULL},
+};
+static PyGetSetDef batch_getset[] = {
+    {"count", (getter)batch_count, NULL, "How many requests there are.", NULL},
+    {"held", (getter)batch_held, NULL, "The bytes of what has been answered and was not sent.", NULL},
+    {NULL},
+};
+static PyTypeObject Batch_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "memlite.proxy._native.Batch",
+    .tp_basicsize = sizeof(Batch),
+    .tp_itemsize = sizeof(Part *),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "Requests whose replies are sent together.",
+    .tp_new = batch_new,
+    .tp_dealloc = (destructor)batch_dealloc,
+    .tp_methods = batch_methods,
+    .tp_members = batch_members,
+    .tp_getset = batch_getset,
+};
+
+/* Has a node that does nothing else at the moment be sent requests, without a look at its state: `Node.send_batch`. */
+static int send_batch(PyObject *node, PyObject *requests, Part *part) {
+    PyObject *queue = get(node, &known.queue), *pending = queue ? get(node, &known.pending) : NULL, *result;
+    int failed = -1;
+    if (!pending || !PyList_CheckExact(queue)) goto done;
+    if (!PyList_GET_SIZE(queue) && flush_next(node)) goto done;
+    long long more = part->missing - 1;
+    if (more) {
+        long long before = get_number(node, &known.in_batches);
+        if ((before < 0 && PyErr_Occurred()) || put_number(node, &known.in_batches, before + more)) goto done;
+    }
+    PyObject *with[] = {pending, (PyObject *)part};
+    if (PyList_Append(queue, requests)) goto done;
+    result = PyObject_Vectorcall(known.append, with, 2, NULL);
+    failed = result ? 0 : -1;
+    Py_XDECREF(result);
+done:
+    Py_XDECREF(queue);
+    Py_XDECREF(pending);
+    return failed;
+}
+
+/* Forwards several known requests; returns how many bytes of `data` they were, 0 if they are left to Python, or -1. */
+static Py_ssize_t take_batch(Lone *lone, PyObject *data) {
+    Requests found;
+    PyObject *order = NULL, *result;
+    Batch *batch = NULL;
+    Py_ssize_t size = PyBytes_GET_SIZE(data), done = -1;
+    if (find_requests(data, lone->by_line, lone->nodes, FEW, (long)lone->most, (PyObject *)known.node, &found)) return -1;
+    if (found.number < 2 || (found.end < size && found.number < FEW)) return 0;
+    for (int i = 0; i < found.known; i++) {
+        int is = is_same(found.shares[i].node, &known.limited, Py_False);
+        if (is < 1) return is;
+    }
+    for (int i = 0; i < found.known; i++) Py_INCREF(found.shares[i].node);
+    PyObject *requests[MOST_OWNERS], *executor = Py_NewRef(lone->executor), *others = Py_NewRef(lone->others);
+    int queued = 0, made = copy_requests(data, &found, requests);
+    if (!made && (order = PyBytes_FromStringAndSize((char *)found.order, found.number)) && (batch = batch_of(executor, lone, order))) {
+        for (int i = 0; i < found.known; i++) if (!batch_add(batch, found.shares[i].count, found.reads)) goto end;
+        PyObject *with[] = {others, (PyObject *)batch};
+        if (!(result = PyObject_Vectorcall(known.append, with, 2, NULL))) goto end;
+        Py_DECREF(result);
+        queued = 1;
+        /* What answers at once drops the parts. */
+        for (int i = 0; i < found.known; i++) if (send_batch(found.shares[i].node, requests[i], batch->parts[i])) goto end;
+        done = found.end;
+    }
+end:
+    if (!queued && batch) batch_drop_parts(batch);
+    Py_XDECREF(order);
+    Py_XDECREF((PyObject *)batch);
+    Py_DECREF(executor);
+    Py_DECREF(others);
+    for (int i = 0; i < found.known; i++) {
+        if (!made) Py_DECREF(requests[i]);
+        Py_DECREF(found.shares[i].node);
+    }
+    return done;
+}
+
+static Lone *lone_of_executor(PyObject *executor) {
+    PyObject *lone = PyObject_GetAttr(executor, s_lone);
+    if (!lone) return NULL;
+    if (!Py_IS_TYPE(lone, &Lone_type)) {
+        Py_DECREF(lone);
+        return (Lone *)(PyErr_Format(PyExc_TypeError, "an executor with a `Lone` is needed"), NULL);
+    }
+    return (Lone *)lone;
+}
+
+/* The batch that is the first of what a client waits for, if what is there of its replies may be written at once; NULL if it is
+ * another request, or with an error. Without a reference. */
+static Batch *first_batch(Lone *lone, Py_ssize_t *waiting) {
+    if (!lone->write || lone->write == Py_None || !lone->counters || !lone->others || !lone->out || !PyList_CheckExact(lone->out)
+        || PyList_GET_SIZE(lone->out) || (*waiting = PyObject_Size(lone->others)) < 1) return NULL;
+    PyObject *first = PySequence_GetItem(lone->others, 0);
+    Py_XDECREF(first);  /* the queue has it */
+    return first && Py_IS_TYPE(first, &Batch_type) ? (Batch *)first : NULL;
+}
+
+/* Writes replies to a client; 0 or -1. */
+static int write_replies(PyObject *executor, Lone *lone, PyObject *replies, Written *written) {
+    PyObject *write = lone->write;
+    Py_ssize_t size = PyBytes_GET_SIZE(replies);
+    if (!size) return 0;
+    if (written->counters != lone->counters) {
+        if (add_written(written)) return -1;
+        Py_XSETREF(written->counters, Py_NewRef(lone->counters));
+    }
+    written->bytes += size;
+    Py_INCREF(write);
+    int failed = write_with(write, replies, 0, size);
+    Py_DECREF(write);
+    return failed ? -1 : lone->write == write ? 0 : call(executor, s_wrote);  /* the latter if the client does not read */
+}
+
+/* Writes the reply to a batch that is all a client waits for; returns whether that is so, or -1. */
+static int deliver_batch(PyObject *executor, Lone *lone, Written *written) {
+    Py_ssize_t waiting = 0;
+    Batch *batch = first_batch(lone, &waiting);
+    if (!batch) return PyErr_Occurred() ? -1 : 0;
+    if (waiting > 1 || !batch->reply || !PyBytes_CheckExact(batch->reply) || batch->closes
+        || (batch->observer && batch->observer != Py_None)) return 0;
+    PyObject *first = PyObject_Vectorcall(known.popleft, &lone->others, 1, NULL);
+    if (!first) return -1;
+    lone->due = 0;
+    int failed = write_replies(executor, lone, ((Batch *)first)->reply, written);
+    Py_DECREF(first);
+    return failed ? -1 : 1;
+}
+
+/* Writes what is there of the replies to the batch that is the first of what a client waits for; returns likewise. */
+static int progress_batch(PyObject *executor, Lone *lone, Written *written) {
+    Py_ssize_t waiting = lone->others ? PyObject_Size(lone->others) : 0;
+    if (waiting < 0) return -1;
+    Batch *batch = waiting ? first_batch(lone, &waiting) : NULL;
+    if (!batch && waiting) return PyErr_Occurred() ? -1 : 0;
+    lone->progresses = 0;
+    if (!batch || !batch->waits) return 1;  /* all has been sent meanwhile */
+    PyObject *ready = batch_available(batch, NULL);
+    int failed = ready ? write_replies(executor, lone, ready, written) : -1;
+    Py_XDECREF(ready);
+    return failed ? -1 : 1;
+}
+
+/* Does something for the executors in a list, which is emptied first, in C or by a method of theirs; 0 or -1. */
+static int do_for_all(PyObject *list, int (*usual)(PyObject *, Lone *, Written *), PyObject *otherwise, Written *written) {
+    PyObject *now = PyList_GetSlice(list, 0, PyList_GET_SIZE(list));
+    int failed = !now || PyList_SetSlice(list, 0, PyList_GET_SIZE(list), NULL);
+    for (Py_ssize_t i = 0; !failed && i < PyList_GET_SIZE(now); i++) {
+        PyObject *executor = PyList_GET_ITEM(now, i);
+        Lone *lone = lone_of_executor(executor);
+        int done = lone ? usual(executor, lone, written) : -1;
+        failed = done < 0 || (!done && call(executor, otherwise));
+        Py_XDECREF((PyObject *)lone);
+    }
+    Py_XDECREF(now);
+    return failed ? -1 : 0;
+}
+
+/* Counts what was written, also if there was an error, which is the one that counts; returns None unless there was one. */
+static PyObject *end_of_writes(Written *written, int failed) {
+    PyObject *error[3];
+    PyErr_Fetch(&error[0], &error[1], &error[2]);
+    if (add_written(written) && !error[0]) failed = 1;
+    else if (error[0]) PyErr_Restore(error[0], error[1], error[2]);
+    Py_XDECREF(written->counters);
+    if (failed) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* Sends the replies of the executors in a list. */
+static PyObject *deliver(PyObject *self, PyObject *dues) {
+    if (!PyList_CheckExact(dues) || !known.popleft) return PyErr_Format(PyExc_TypeError, "a list is needed, and nodes must be known");
+    Written written = {NULL, 0};
+    int failed = 0;
+    while (!failed && PyList_GET_SIZE(dues)) failed = do_for_all(dues, deliver_batch, s_deliver, &written);
+    return end_of_writes(&written, failed);
+}
+
+/* Has the executors in a list send what is there of their replies: `Cluster._send_progress`. */
+static PyObject *send_progress(PyObject *self, PyObject *partly) {
+    if (!PyList_CheckExact(partly)) return PyErr_Format(PyExc_TypeError, "a list is needed");
+    Written written = {NULL, 0};
+    return end_of_writes(&written, do_for_all(partly, progress_batch, s_send_progress, &written));
+}
