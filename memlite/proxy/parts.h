@@ -92,8 +92,7 @@ static int part_items(Part *self, PyObject *data, Py_ssize_t from, Py_ssize_t to
         if (!next) next = keys_end;
         Py_ssize_t length = next - key;
         if (end - at > 6 + length && !memcmp(at, "VALUE ", 6) && !memcmp(at + 6, key, length) && at[6 + length] == ' ') {
-            const char *line = line_end(at, end);
-            if (!line || !(at = item_end(at, line, end))) return 0;
+            if (!(at = value_end(at, end))) return 0;
         }
         self->ends[i] = at - start - from;
         key = next + 1;

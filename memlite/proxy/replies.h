@@ -32,6 +32,25 @@ static const char *item_end(const char *at, const char *line, const char *end) {
     return after[-2] == '\r' && after[-1] == '\n' ? after : NULL;
 }
 
+/* Where the item at `at` ends, which begins with "VALUE "; NULL likewise. */
+static const char *value_end(const char *at, const char *end) {
+    const char *key = at + 6, *c = memchr(key, ' ', end - key), *digits;
+    if (c && !memchr(key, '\n', c - key)) {  /* mostly: a key, two numbers, and nothing else */
+        for (digits = ++c; c < end && *c >= '0' && *c <= '9';) c++;
+        if (c > digits && end - c > 12 && *c == ' ') {
+            long length = 0;
+            for (digits = ++c; *c >= '0' && *c <= '9' && c - digits < 9; c++) length = length * 10 + (*c - '0');
+            if (c > digits && c[0] == '\r' && c[1] == '\n') {
+                if (length > end - c - 4) return NULL;
+                c += length + 4;
+                return c[-2] == '\r' && c[-1] == '\n' ? c : NULL;
+            }
+        }
+    }
+    const char *line = line_end(at, end);
+    return line && line - at >= 6 ? item_end(at, line, end) : NULL;
+}
+
 #define LONGEST_LINE 256  /* of a usual reply, longer ones are left to the scanner */
 
 /* Where a reply that is one line ends, or a value of the meta protocol: what a change or a meta get is answered with. NULL
@@ -63,8 +82,7 @@ static const char *usual_end(const char *at, const char *end) {
     if (end - at > 2 && memcmp(at, "VAL", 3) && memcmp(at, "END", 3) && *at != 'S') return change_end(at, end);
     if (*at == 'S') return end - at >= 8 && !memcmp(at, "STORED\r\n", 8) ? at + 8 : NULL;
     while (!is_end(at, end)) {  /* of a retrieval of several keys there are several items */
-        const char *line = *at == 'V' ? line_end(at, end) : NULL;
-        if (!line || line - at < 6 || memcmp(at, "VALUE ", 6) || !(at = item_end(at, line, end)) || at == end) return NULL;
+        if (end - at < 6 || memcmp(at, "VALUE ", 6) || !(at = value_end(at, end)) || at == end) return NULL;
     }
     return at + END_SIZE;
 }
