@@ -42,8 +42,13 @@ taken in this order: that of the log, then those of regions, one at a time. */
 #define COUNTED 8  /* regions by which items are estimated */
 #define PROBES 8  /* slots that are looked at for a key of a later command */
 #define EVICTED_AT_MOST 65536
-#define MAPPED_AT_MOST (2u << 20)  /* bytes at once */
+#define MAPPED 65536u  /* bytes at once */
 #define HARDLY 16  /* a segment with items in less than this part is used again at once */
+#define STEP 512  /* bytes of its segment that a worker fills from one step to the next: see `ahead` */
+#define STEP_RECORDS 256  /* that a step passes over */
+#define STEPS_AT_MOST 16  /* at once, where a large item is stored */
+#define KEEP_ALL 16  /* victims for one segment, after which no item is kept for its uses */
+#define CLEAN_ALL 32  /* and after which none is cleaned */
 #define NOBODY UINT32_MAX  /* owns the segment that the main queue is filled into */
 
 enum { FREE, OPEN, SEALED, EVICTING, PARKED };
@@ -88,6 +93,10 @@ typedef struct {
     _Atomic uint64_t order;
     char kept[40];
     _Atomic uint64_t parked, to_park;  /* at 192 */
+    uint64_t limit;
+    /* The segment that is evicted step by step, plus one (0: none); how far that has come; how many bytes of items may
+    still be kept for their uses, or whether all are kept. Then whether a change of segments is under way. */
+    _Atomic uint32_t victim, reached, keep, clean, changing;
 } Header;
 
 _Static_assert(sizeof(pthread_mutex_t) <= 64, "the layout has 64 bytes for a mutex");
@@ -103,7 +112,11 @@ typedef struct {
     _Atomic uint32_t *states;
     _Atomic uint16_t *ghosts;
     Segment *headers, *mine, *filled;  /* `filled`: where `main_with` has found room last */
-    char *mapped;                  /* of each segment, whether this process has had its pages mapped */
+    Segment *next;                 /* becomes `mine` when that is full; NULL: none is there yet */
+    uint32_t soft;                 /* how far `mine` is filled before there is something to do ahead */
+    uint32_t tries;                /* victims that were chosen ahead, since `mine` was opened */
+    int crowded;                   /* whether a region was found with few slots left */
+    uint32_t *mapped;              /* of each segment, how many bytes this process has had mapped */
     int held;                      /* the region that the caller holds; -1 for none */
     uint64_t epoch;                /* that of the flushes before it was held: later ones come after */
     uint32_t worker, second;
@@ -304,9 +317,9 @@ static Segment *next_in(Table *t, uint32_t state) {
     }
     return found;
 }
-static int free_segments(Table *t) {
+static int free_segments(Table *t) {  /* 3: or more */
     int found = 0;
-    for (uint32_t i = 0; i < t->header->segments && found < 2; i++) found += peek(t->headers[i].state) == FREE;
+    for (uint32_t i = 0; i < t->header->segments && found < 3; i++) found += peek(t->headers[i].state) == FREE;
     return found;
 }
 static int fits(Table *t, Segment *s, uint32_t size) {
@@ -377,6 +390,7 @@ static Segment *worn(Table *t) {
 /* A segment is about to be freed; its items move into `into` or, if that is NULL, into the main queue. If
 this process is killed meanwhile, the next to hold the log's mutex goes on: see `finish`. */
 static void mark_evicted(Table *t, Segment *victim, Segment *into) {
+    store(t->header->changing, 1);
     store(victim->owner, into ? (uint32_t)(into - t->headers) : NOBODY);
     store(victim->state, EVICTING);
 }
@@ -406,17 +420,21 @@ static uint32_t fetch_ahead(Table *t, Record *r) {
     __builtin_prefetch(t->ghosts + slot, 1);
     return (uint32_t)record_size(r->length, r->extra);
 }
+static void mark_as(Table *t, Segment *victim, uint32_t state) {
+    store(victim->state, state);
+    store(t->header->changing, 0);
+}
 /* Frees a segment; items in it that are worth it, or all if it is to be `clean`, move elsewhere: into
-`into` or, if that is NULL, the main queue. `keep`: how many bytes at most. 1: done; 0: there was no room
-for what had to be kept; -1: an error. */
-static int evict(Table *t, Segment *victim, int clean, Segment *into, uint32_t keep) {
+`into` or, if that is NULL, the main queue. `keep`: how many bytes at most. It passes over `most` records,
+beginning at `reached`. 2: there are more; 1: done; 0: there was no room for what had to be kept; -1: an error. */
+static int evict_some(Table *t, Segment *victim, int clean, Segment *into, uint32_t *keep, uint32_t *reached, uint32_t most) {
     mark_evicted(t, victim, into);
     char *base = segment_base(t, victim);
-    uint32_t used = load(victim->used), kept = 0, worth = peek(victim->main) ? 1 : 2;
+    uint32_t used = load(victim->used), worth = peek(victim->main) ? 1 : 2;
     int live = load(victim->epoch) == load(t->header->epoch);
     double time = now(t);
-    uint32_t ahead = 0, lead = 0;
-    for (uint32_t at = 0; at < used; lead--) {
+    uint32_t at = *reached, ahead = at, lead = 0;
+    for (; at < used && most; lead--, most--) {
         for (; lead < AHEAD && ahead < used; lead++) ahead += fetch_ahead(t, (Record *)(base + ahead));
         Record *r = (Record *)(base + at);
         uint32_t size = (uint32_t)record_size(r->length, r->extra);
@@ -430,11 +448,11 @@ static int evict(Table *t, Segment *victim, int clean, Segment *into, uint32_t k
             double expires = as_double(peek(r->expires));
             int expired = expires && expires <= time;
             Segment *target = NULL;
-            if (live && !expired && (clean || (uses >= worth && kept + size <= keep))) {
+            if (live && !expired && (clean || (uses >= worth && size <= *keep))) {
                 target = into ? (fits(t, into, size) ? into : NULL) : main_with(t, size);
                 if (!target && clean) {
                     give(t, region);
-                    store(victim->state, SEALED);
+                    mark_as(t, victim, SEALED);
                     return 0;
                 }
             }
@@ -447,7 +465,7 @@ static int evict(Table *t, Segment *victim, int clean, Segment *into, uint32_t k
                 if (!clean) note(*f.state, worth == 1 ? state - 1 : state & ~FREQUENCY);
                 store(r->kind, peek(r->kind) | DEAD);
                 count_dead(t, victim, size);
-                kept += size;
+                if (!clean) *keep -= size;
                 t->reinserted++;
             } else {
                 int unread = !(state & FETCHED);
@@ -469,11 +487,22 @@ static int evict(Table *t, Segment *victim, int clean, Segment *into, uint32_t k
         }
         give(t, region);
     }
+    if (at < used) {
+        *reached = at;
+        mark_as(t, victim, SEALED);
+        return 2;
+    }
     store(victim->gen, peek(victim->gen) + 1);
     atomic_thread_fence(memory_order_seq_cst);  /* readers see this before anything written there */
     store(victim->used, 0);
-    store(victim->state, FREE);
+    mark_as(t, victim, FREE);
     return 1;
+}
+/* The same with all of its records. */
+static int evict(Table *t, Segment *victim, int clean, Segment *into, uint32_t keep) {
+    uint32_t reached = 0;
+    if (peek(t->header->victim) == victim - t->headers + 1) note(t->header->victim, 0);
+    return evict_some(t, victim, clean, into, &keep, &reached, UINT32_MAX);
 }
 /* A process that was killed may have moved an item to the end of a segment, and not have counted its record as
 used. The other way round, records that no slot points to would need room that there is not. 0: done. */
@@ -495,9 +524,11 @@ else writes there, as whoever takes its place comes here first. */
 static int finish(Table *t) {
     int done = 0;
     uint64_t parked = 0;
+    if (!load(t->header->changing)) return 0;
+    for (uint32_t i = 0; i < t->header->segments; i++) parked += peek(t->headers[i].state) == PARKED;
+    note(t->header->parked, parked);
     for (uint32_t i = 0; done >= 0 && i < t->header->segments; i++) {
         Segment *s = t->headers + i;
-        if (peek(s->state) == PARKED) parked++;
         if (peek(s->state) != EVICTING) continue;
         Segment *into = peek(s->owner) == NOBODY ? NULL : t->headers + peek(s->owner);
         if (into && peek(into->state) != OPEN) { store(s->state, SEALED); continue; }  /* nothing has moved yet */
@@ -507,8 +538,9 @@ static int finish(Table *t) {
         }
         if (done >= 0) done = evict(t, s, 1, into, 0);
     }
-    if (done >= 0) note(t->header->parked, parked);
-    return done < 0 ? -1 : 0;
+    if (done < 0) return -1;
+    store(t->header->changing, 0);
+    return 0;
 }
 /* Takes the log's mutex, to change segments. */
 static int take_segments(Table *t) {
@@ -537,15 +569,36 @@ static int compact(Table *t, uint64_t size) {
     }
     return 0;
 }
+/* Goes on with the segment that is evicted step by step, over so many records; returns as `evict_some` does. */
+static int step(Table *t, uint32_t most) {
+    Header *h = t->header;
+    Segment *victim = t->headers + peek(h->victim) - 1;
+    uint32_t keep = peek(h->keep), reached = peek(h->reached);
+    int done = 0;
+    if (peek(victim->state) == SEALED) done = evict_some(t, victim, (int)peek(h->clean), NULL, &keep, &reached, most);
+    if (done == 2) {
+        note(h->keep, keep);
+        note(h->reached, reached);
+    } else if (done >= 0) note(h->victim, 0);
+    return done;
+}
+static void begin_steps(Table *t, Segment *victim, int clean, uint32_t keep) {
+    Header *h = t->header;
+    note(h->clean, (uint32_t)clean);
+    note(h->keep, keep);
+    note(h->reached, 0);
+    store(h->victim, (uint32_t)(victim - t->headers) + 1);
+}
 /* Has a segment free besides the one that always is. 1: there is; 0: there is not; -1: an error. */
 static int free_two(Table *t) {
     int done = 0;
-    for (int tries = 0; done >= 0 && tries <= 64; tries++) {
+    for (uint32_t tries = 0; done >= 0 && tries <= 2 * CLEAN_ALL; tries++) {
         if (free_segments(t) >= 2) return 1;
+        if (peek(t->header->victim)) { done = step(t, UINT32_MAX); continue; }
         int clean;
         Segment *victim = choose(t, 0, &clean);
         if (!victim) return 0;
-        done = evict(t, victim, clean && tries < 32, NULL, tries < 16 ? UINT32_MAX : 0);
+        done = evict(t, victim, clean && tries < CLEAN_ALL, NULL, tries < KEEP_ALL ? UINT32_MAX : 0);
     }
     return done < 0 ? -1 : 0;
 }
@@ -561,8 +614,10 @@ static PyObject *park(Table *t, PyObject *none) {
         Segment *s = done ? next_in(t, FREE) : NULL;
         if (s) {
             madvise(segment_base(t, s), t->header->segment_size, MADV_REMOVE);
+            store(t->header->changing, 1);
             store(s->state, PARKED);
-            note(t->header->parked, peek(t->header->parked) + 1);
+            store(t->header->parked, peek(t->header->parked) + 1);
+            store(t->header->changing, 0);
             found = s - t->headers;
         }
     }
@@ -574,20 +629,26 @@ static PyObject *unpark(Table *t, PyObject *number) {
     unsigned long i = PyLong_AsUnsignedLong(number);
     if (PyErr_Occurred() || take(t, t->log)) return NULL;
     if (i < t->header->segments && peek(t->headers[i].state) == PARKED) {
-        note(t->header->parked, peek(t->header->parked) - 1);
+        store(t->header->changing, 1);
+        store(t->header->parked, peek(t->header->parked) - 1);
         store(t->headers[i].state, FREE);
+        store(t->header->changing, 0);
     }
     give(t, t->log);
     Py_RETURN_NONE;
 }
 
-/* Has the pages at the beginning of a segment entered in the page table at once, for less than half of what a fault for
-each costs. Where the system cannot, they are entered one by one. */
-static void map_pages(Table *t, Segment *s) {
-    uint32_t size = t->header->segment_size;
-    if (t->mapped[s - t->headers]) return;
-    t->mapped[s - t->headers] = 1;
-    madvise(segment_base(t, s), size < MAPPED_AT_MOST ? size : MAPPED_AT_MOST, MADV_POPULATE_WRITE);
+/* Has the next pages of `mine` entered in the page table together, for less than half of what a fault for each costs.
+Where the system cannot, they are entered one by one. `need`: how far it is about to be filled. */
+static void map_pages(Table *t, uint64_t need) {
+    uint32_t whole = t->header->segment_size, *mapped = t->mapped + (t->mine - t->headers);
+    if (need > *mapped) {
+        uint32_t end = ((uint32_t)need + MAPPED - 1) / MAPPED * MAPPED;
+        if (end > whole) end = whole;
+        madvise(segment_base(t, t->mine) + *mapped, end - *mapped, MADV_POPULATE_WRITE);
+        *mapped = end;
+    }
+    if (t->soft > *mapped) t->soft = *mapped;
 }
 /* Makes `mine` a segment with room for `size` bytes. 1: there is; 0: there is not; -1: an error. */
 static int open_segment(Table *t, uint64_t size) {
@@ -595,7 +656,11 @@ static int open_segment(Table *t, uint64_t size) {
     if (t->held >= 0) return 0;  /* see `reserve` */
     if (take_segments(t)) return -1;
     int done = 0;
-    Segment *s = NULL;
+    Segment *s = t->next;
+    t->next = NULL;
+    t->tries = 0;
+    if (s && (peek(s->state) != OPEN || peek(s->owner) != t->worker || peek(s->used))) s = NULL;
+    if (s) goto begins;
     if (free_segments(t) < 2) {  /* one is always free, for what is kept of another */
         if (!t->evicts) { done = compact(t, size); goto out; }
         if (t->mine) store(t->mine->state, SEALED);
@@ -605,18 +670,64 @@ static int open_segment(Table *t, uint64_t size) {
     if (done < 0) goto out;
     done = 0;
     if (s || (s = next_in(t, FREE))) {
+    begins:
         if (t->mine) store(t->mine->state, SEALED);
         begin(t, t->mine = s, t->worker, 0);
         done = 1;
     }
 out:
     give(t, t->log);
-    if (done == 1) map_pages(t, t->mine);
+    t->soft = 0;
+    return done;
+}
+/* Does a step of what frees a segment, which shall be there when `mine` is full: it chooses one, or passes over some
+records of one. Nobody waits for a whole segment then, let alone for several that are cleaned for one. It begins in the
+last quarter, since what is evicted early is missed. 1: done; -1: an error. */
+static int ahead(Table *t, uint64_t size) {
+    Header *h = t->header;
+    uint32_t whole = h->segment_size, first = whole - whole / 4, used = peek(t->mine->used) + (uint32_t)size;
+    uint32_t steps = 1 + (uint32_t)size / STEP, pause = STEP;
+    int crowded = t->crowded, done = 1, clean = 0;
+    t->crowded = 0;
+    if (crowded || (!t->next && used > first)) {
+        if (take_segments(t)) return -1;
+        if (peek(h->victim)) {
+            done = step(t, (steps < STEPS_AT_MOST ? steps : STEPS_AT_MOST) * STEP_RECORDS);
+            if (!done) t->tries = CLEAN_ALL;  /* there is no room for what it would keep */
+        } else {
+            int free = crowded ? 0 : free_segments(t);
+            Segment *s = free > 2 ? NULL : free == 2 ? next_in(t, FREE) : crowded ? next_in(t, SEALED) : choose(t, 0, &clean);
+            if (free == 2) {
+                note(s->owner, t->worker);
+                note(s->main, 1);  /* not of the small queue before it is filled */
+                store(s->state, OPEN);
+                t->next = s;
+            } else if (!s) {
+                pause = whole / 32;
+            } else if (crowded) {
+                begin_steps(t, s, 0, whole / 2);
+            } else {
+                begin_steps(t, s, clean && t->tries < CLEAN_ALL, t->tries < KEEP_ALL ? UINT32_MAX : 0);
+                t->tries++;
+            }
+        }
+        give(t, t->log);
+    }
+    t->soft = t->next ? whole : used < first ? first : used + pause < whole ? used + pause : whole;
+    return done < 0 ? -1 : 1;
+}
+static int make_room(Table *t, uint64_t size) {
+    uint32_t whole = t->header->segment_size;
+    int done = 1;
+    if (!t->mine || !current(t, t->mine) || peek(t->mine->used) + size > whole) done = open_segment(t, size);
+    else if (!t->evicts) t->soft = whole;
+    else if (t->held < 0) done = ahead(t, size);
+    if (done == 1) map_pages(t, peek(t->mine->used) + size);
     return done;
 }
 static inline int room(Table *t, uint64_t size) {
-    if (t->mine && current(t, t->mine) && peek(t->mine->used) + size <= t->header->segment_size) return 1;
-    return open_segment(t, size);
+    if (t->mine && peek(t->mine->used) + size <= t->soft && current(t, t->mine)) return 1;
+    return make_room(t, size);
 }
 
 /* Evicts a segment, for slots instead of bytes. */
@@ -737,6 +848,8 @@ static PyObject *get(Table *t, PyObject *line) {
 
 enum { FULL = 100, CROWDED };  /* there is no slot; slots of the region are about to be used up */
 
+/* How many items a region has when so many of 64 slots are used. */
+static inline uint64_t few_slots(Table *t, uint64_t parts) { return t->header->slots * parts / 64; }
 /* Begins a record in this process's segment, which has room; nobody sees it yet. */
 static Record *prepare(Table *t, const Wanted *w, uint32_t length, uint32_t extra, uint64_t expires, int kind) {
     Record *r = (Record *)(segment_base(t, t->mine) + peek(t->mine->used));
@@ -758,9 +871,13 @@ static int publish(Table *t, const Wanted *w, Record *r, uint64_t condition, int
     if (take(t, region)) return TABLE_ERROR;
     int exists = look(t, w->hash, w, 0, &f, &free), done = TABLE_DONE;
     *unique = 0;
-    if (!exists && sheds && t->held < 0 && t->evicts && peek(region->items) >= t->header->slots * 7ull / 8) {
-        done = CROWDED;
-        goto out;
+    if (!exists && sheds && t->held < 0 && t->evicts && peek(region->items) >= few_slots(t, 56)) {
+        if (peek(region->items) >= few_slots(t, 57)) {
+            done = CROWDED;
+            goto out;
+        }
+        t->crowded = 1;
+        t->soft = 0;  /* the next store does a step */
     }
     if (condition != ANY) {
         int live = exists && current(t, segment_of(t, peek(*f.slot))) && !has_expired(t, as_double(peek(f.record->expires)));
@@ -1003,7 +1120,7 @@ static PyObject *hold(Table *t, PyObject *const *a, Py_ssize_t count) {
         t->epoch = load(t->header->epoch);
         int fits = !need || (t->mine && load(t->mine->epoch) == t->epoch
                              && peek(t->mine->used) + need <= t->header->segment_size);
-        int crowded = bytes && !exists && t->evicts && tries < 4 && peek(region->items) >= t->header->slots * 7ull / 8;
+        int crowded = bytes && !exists && t->evicts && tries < 4 && peek(region->items) >= few_slots(t, 57);
         if ((fits && !crowded) || tries == 8) break;
         give(t, region);
         if (crowded && shed(t)) return NULL;
@@ -1058,10 +1175,12 @@ static PyObject *init_locks(Table *t, PyObject *none) {
 static PyObject *attach(Table *t, PyObject *number) {
     t->worker = (uint32_t)PyLong_AsUnsignedLong(number);
     if (PyErr_Occurred() || take_segments(t)) return NULL;
-    t->mine = NULL;
+    t->mine = t->next = NULL;
+    t->soft = 0;
     for (uint32_t i = 0; i < t->header->segments; i++) {
         Segment *s = t->headers + i;
         if (peek(s->state) != OPEN || peek(s->owner) != t->worker) continue;
+        if (!peek(s->used)) { store(s->state, FREE); continue; }  /* it was to be the next */
         if (t->mine) store(s->state, SEALED);  /* there is one, unless two processes had the number */
         else t->mine = s;
     }
@@ -1143,6 +1262,7 @@ static PyObject *recover(Table *t, PyObject *const *a, Py_ssize_t count) {
     long long later = PyLong_AsLongLong(a[2]);
     if (PyErr_Occurred()) return NULL;
     Header *h = t->header;
+    note(h->victim, 0);
     int64_t left = mark(t), items = 0;
     const char *wrong = "a slot points to no record";
     if (left < 0) goto damaged;
@@ -1226,7 +1346,7 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *words) {
         Py_DECREF(t);
         return NULL;
     }
-    if (!(t->mapped = PyMem_Calloc(h->segments, 1))) {
+    if (!(t->mapped = PyMem_Calloc(h->segments, sizeof *t->mapped))) {
         Py_DECREF(t);
         return PyErr_NoMemory();
     }

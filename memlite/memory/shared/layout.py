@@ -59,6 +59,7 @@ __all__ = [
     "REGIONS",
     "SEALED",
     "SEGMENT_HEADER",
+    "STEPS_AT",
     "UNNAMED",
     "USED",
     "VERSION",
@@ -96,6 +97,10 @@ the unix second from which uses count, and a checksum."""
 PARKED_AT: Final = 192
 """How many segments are parked, without memory; then how many should be, and the limit that asks
 for that (``cache_memlimit``)."""
+STEPS_AT: Final = 216
+"""4 bytes each: the segment that is evicted step by step, plus one, or 0; how far that has come;
+how many bytes of items may still be kept for their uses; whether all are kept; whether a change of
+segments is under way."""
 RECORD: Final = struct.Struct("<IIQdIHBB")
 """Length of the reply, hash, cas unique, expiry, second it was stored, bytes after the reply,
 length of the key, kind."""

@@ -45,6 +45,7 @@ from memlite.memory.shared.layout import (
     REGIONS,
     SEALED,
     SEGMENT_HEADER,
+    STEPS_AT,
     UNNAMED,
     USED,
     Layout,
@@ -70,7 +71,17 @@ _STATE, _OWNER, _USED, _MAIN = range(6, 10)
 _DEAD: Final = 16
 _WIDE: Final = SEGMENT_HEADER // 8
 _NARROW: Final = SEGMENT_HEADER // 4
+# Victims for one segment after which no item is kept for its uses, and none is cleaned.
+_KEEP_ALL: Final = 16
+_CLEAN_ALL: Final = 32
 _TRIES: Final = 64
+# Bytes of its segment that a worker fills from one step to the next; records that a step passes
+# over; how many steps there are at once where a large item is stored.
+_STEP: Final = 512
+_STEP_RECORDS: Final = 256
+_STEPS_AT_MOST: Final = 16
+_VICTIM, _REACHED, _KEEP, _CLEAN, _CHANGING = range(5)
+_UNLIMITED: Final = 0xFFFFFFFF
 _SERIAL, _ITEMS, _BYTES, _BUSY = range(4)
 # How often a store evicts a segment for its slots, and the result that asks for it.
 _SHED: Final = 5
@@ -141,6 +152,11 @@ class PureTable:
         ]
         self._locks = [_Lock(self, region) for region in range(REGIONS + 1)]
         self._mine = self._filled = -1
+        self._steps = view[STEPS_AT : STEPS_AT + 20].cast("I")
+        self._next = -1  # becomes `_mine` when that is full
+        self._soft = 0  # how far `_mine` is filled before there is something to do ahead
+        self._tries = 0  # victims that were chosen ahead, since `_mine` was opened
+        self._crowded = False  # whether a region was found with few slots left
         self._unlikely = 0  # so many times `_worn` need not look again
         self._held = -1
         self._epoch = 0  # that of the flushes before it was held: later ones come after
@@ -180,14 +196,17 @@ class PureTable:
         Without that, a segment would be lost with each that is killed, and items be evicted for it.
         """
         self._worker = worker
-        self._mine = -1
+        self._mine = self._next = -1
+        self._soft = 0
         with self._lock(_LOG):
             self._finish()
             for number in range(self._layout.segments):
                 fields = self._narrow[_NARROW * number + _STATE : _NARROW * number + _USED]
                 if fields[0] != OPEN or fields[1] != worker:
                     continue
-                if self._mine < 0:
+                if not self._narrow[_NARROW * number + _USED]:  # it was to be the next
+                    self._narrow[_NARROW * number + _STATE] = FREE
+                elif self._mine < 0:
                     self._mine = number
                 else:  # there is one, unless two processes had the number
                     self._narrow[_NARROW * number + _STATE] = SEALED
@@ -252,7 +271,7 @@ class PureTable:
             fits = not need or self._fits(need)
             crowded = (
                 size and found is None and self.evicts and tries < _SHED - 1
-                and self._words[items] >= self._slots_of * 7 // 8
+                and self._words[items] >= self._slots_of * 57 // 64
             )  # fmt: skip
             if (fits and not crowded) or tries == 8:
                 break
@@ -506,8 +525,13 @@ class PureTable:
 
     def _mark_evicted(self, victim: int, into: int) -> None:
         """Note that a segment is about to be freed, and where its items move; see `_finish`."""
+        self._steps[_CHANGING] = 1
         self._narrow[_NARROW * victim + _OWNER] = into if into >= 0 else NOBODY
         self._narrow[_NARROW * victim + _STATE] = EVICTING
+
+    def _mark_as(self, victim: int, state: int) -> None:
+        self._narrow[_NARROW * victim + _STATE] = state
+        self._steps[_CHANGING] = 0
 
     def _finish(self) -> None:
         """Carry out what a process that was killed had begun, before all else with segments.
@@ -515,8 +539,11 @@ class PureTable:
         All items are kept: it may have been cleaning. What they move into is its own segment, if
         that was open already. Nobody else writes there: whoever takes its place comes here first.
         """
+        if not self._steps[_CHANGING]:
+            return
         narrow = self._narrow
         states = narrow[_STATE::_NARROW].tolist()
+        self._words[PARKED_AT // 8] = states.count(PARKED)
         for victim, state in enumerate(states):
             if state != EVICTING:
                 continue
@@ -531,7 +558,7 @@ class PureTable:
                 ):
                     self._count_last(segment)
             self._evict(victim, clean=True, into=-1 if into == NOBODY else into)
-        self._words[PARKED_AT // 8] = states.count(PARKED)
+        self._steps[_CHANGING] = 0
 
     def _count_last(self, segment: int) -> None:
         """Count a record that a process had moved to the end of a segment when it was killed.
@@ -548,16 +575,28 @@ class PureTable:
                 self._narrow[_NARROW * segment + _USED] = used + record_size(length, extra)
 
     def _evict(self, victim: int, *, clean: bool, into: int = -1, keep: int = 0) -> bool:
+        """Evict all of a segment; return whether it is free. See `_evict_some`."""
+        if self._steps[_VICTIM] == victim + 1:
+            self._steps[_VICTIM] = 0
+        return self._evict_some(victim, _UNLIMITED, clean=clean, into=into, keep=keep)[0] == 1
+
+    def _evict_some(
+        self, victim: int, most: int, *, clean: bool, into: int = -1, keep: int = 0,
+        reached: int = 0,
+    ) -> tuple[int, int, int]:  # fmt: skip
         """Free a segment; items that are worth it, or all if it is to be `clean`, move elsewhere.
 
         Args:
             victim: the segment.
+            most: over how many records to pass.
             clean: whether all items are kept.
             into: where they move; -1 for the main queue.
             keep: how many bytes at most, unless it is to be clean.
+            reached: where to begin.
 
         Returns:
-            Whether it is free; there was no room for what had to be kept otherwise.
+            1 if it is free, 2 if there are more records, 0 if there was no room for what had to be
+            kept; how many bytes may still be kept; how far it has come.
         """
         narrow, layout, memory = self._narrow, self._layout, self._memory
         self._mark_evicted(victim, into)
@@ -565,8 +604,9 @@ class PureTable:
         live = self._wide[_WIDE * victim + _EPOCH] == self._words[EPOCH_AT // 8]
         worth = 1 if narrow[_NARROW * victim + _MAIN] else 2
         now = time.monotonic() + self.offset
-        at, end, kept = base, base + narrow[_NARROW * victim + _USED], 0
-        while at < end:
+        at, end = base + reached, base + narrow[_NARROW * victim + _USED]
+        while at < end and most:
+            most -= 1
             length, low, _, expires, _, extra, _, kind = RECORD.unpack_from(memory, at)
             size = record_size(length, extra)
             place, at = at, at + size
@@ -579,21 +619,21 @@ class PureTable:
                 state = self._states[slot]
                 expired, target = bool(expires) and expires <= now, -1
                 if live and not expired and (
-                    clean or (state & FREQUENCY >= worth and kept + size <= keep)
+                    clean or (state & FREQUENCY >= worth and size <= keep)
                 ):  # fmt: skip
                     if into < 0:
                         target = self._main_with(size)
                     elif self._has_room(into, size):
                         target = into
                     if target < 0 and clean:
-                        narrow[_NARROW * victim + _STATE] = SEALED
-                        return False
+                        self._mark_as(victim, SEALED)
+                        return 0, keep, 0
                 if target >= 0:
                     self._move(place, size, slot, target)
                     if not clean:
                         self._states[slot] = state - 1 if worth == 1 else state & ~FREQUENCY
+                        keep -= size
                     self._count_dead(victim, size)
-                    kept += size
                     self.reinserted += 1
                     continue
                 unread = not state & FETCHED
@@ -609,10 +649,13 @@ class PureTable:
                 elif live:
                     self.evictions += 1
                     self.evicted_unfetched += unread
+        if at < end:
+            self._mark_as(victim, SEALED)
+            return 2, keep, at - base
         self._wide[_WIDE * victim + _GEN] += 1
         narrow[_NARROW * victim + _USED] = 0
-        narrow[_NARROW * victim + _STATE] = FREE
-        return True
+        self._mark_as(victim, FREE)
+        return 1, keep, 0
 
     def _tell_evicted(self, place: int, state: int) -> None:
         assert self.evicted is not None  # noqa: S101 - somebody watches
@@ -664,16 +707,38 @@ class PureTable:
     def _free_segments(self) -> int:
         return self._narrow[_STATE::_NARROW].tolist().count(FREE)
 
+    def _step(self, most: int) -> int:
+        """Go on with the segment that is evicted step by step; return as `_evict_some` does."""
+        steps, done = self._steps, 0
+        victim, keep, reached = steps[_VICTIM] - 1, steps[_KEEP], steps[_REACHED]
+        if self._narrow[_NARROW * victim + _STATE] == SEALED:
+            done, keep, reached = self._evict_some(
+                victim, most, clean=bool(steps[_CLEAN]), keep=keep, reached=reached
+            )
+        if done == 2:
+            steps[_KEEP], steps[_REACHED] = keep, reached
+        else:
+            steps[_VICTIM] = 0
+        return done
+
+    def _begin_steps(self, victim: int, *, clean: bool, keep: int) -> None:
+        steps = self._steps
+        steps[_CLEAN], steps[_KEEP], steps[_REACHED] = clean, keep, 0
+        steps[_VICTIM] = victim + 1
+
     def _free_two(self) -> bool:
         """Have a segment free besides the one that always is; return whether there is."""
         for tries in range(_TRIES + 1):
             if self._free_segments() >= 2:
                 return True
+            if self._steps[_VICTIM]:
+                self._step(_UNLIMITED)
+                continue
             victim, clean = self._choose()
             if victim < 0:
                 return False
-            keep = self._layout.size if tries < _TRIES // 4 else 0
-            self._evict(victim, clean=clean and tries < _TRIES // 2, keep=keep)
+            keep = _UNLIMITED if tries < _KEEP_ALL else 0
+            self._evict(victim, clean=clean and tries < _CLEAN_ALL, keep=keep)
         return False
 
     def park(self) -> int:
@@ -696,16 +761,19 @@ class PureTable:
             segment, size = self._next_in(FREE), self._layout.segment_size
             # Before anybody may use it again.
             self._memory.madvise(mmap.MADV_REMOVE, self._layout.segments_at + segment * size, size)
+            self._steps[_CHANGING] = 1
             self._narrow[_NARROW * segment + _STATE] = PARKED
             words[parked] += 1
+            self._steps[_CHANGING] = 0
             return segment
 
     def unpark(self, number: int) -> None:
         """Use a segment again, which has memory."""
         with self._lock(_LOG):
             if self._narrow[_NARROW * number + _STATE] == PARKED:
+                self._steps[_CHANGING] = 1
                 self._words[PARKED_AT // 8] -= 1
-                self._narrow[_NARROW * number + _STATE] = FREE
+                self._mark_as(number, FREE)
 
     def _open(self, size: int) -> bool:
         """Make a segment with room for `size` bytes ours; return whether there is one."""
@@ -713,16 +781,20 @@ class PureTable:
             return False
         with self._lock(_LOG):
             self._finish()
-            mine = -1
-            if self._free_segments() < 2:  # one is always free, for what is kept of another
-                if not self.evicts:
-                    return self._compact(size)
-                self._seal()
-                self._free_two()
-            elif self.evicts:
-                worn = self._worn()
-                if worn >= 0 and self._evict(worn, clean=True):
-                    mine = worn
+            self._soft = self._tries = 0
+            mine, self._next = self._next, -1
+            if mine >= 0 and not self._is_next(mine):
+                mine = -1
+            if mine < 0:
+                if self._free_segments() < 2:  # one is always free, for what is kept of another
+                    if not self.evicts:
+                        return self._compact(size)
+                    self._seal()
+                    self._free_two()
+                elif self.evicts:
+                    worn = self._worn()
+                    if worn >= 0 and self._evict(worn, clean=True):
+                        mine = worn
             if mine < 0:
                 mine = self._next_in(FREE)
             if mine < 0:
@@ -732,8 +804,69 @@ class PureTable:
             self._mine = mine
             return True
 
+    def _is_next(self, segment: int) -> bool:
+        """Return whether a segment is still there for this worker."""
+        at, narrow = _NARROW * segment, self._narrow
+        fields = narrow[at + _STATE], narrow[at + _OWNER], narrow[at + _USED]
+        return fields == (OPEN, self._worker, 0)
+
+    def _ahead(self, size: int) -> None:
+        """Do a step of what frees a segment, which shall be there when ours is full.
+
+        It chooses one, or passes over some records of one. Nobody waits for a whole segment then,
+        let alone for several that are cleaned for one. It begins in the last quarter, since what
+        is evicted early is missed.
+        """
+        whole = self._segment_size
+        first, pause = whole - whole // 4, _STEP
+        used = self._narrow[_NARROW * self._mine + _USED] + size
+        crowded, self._crowded = self._crowded, False
+        if crowded or (self._next < 0 and used > first):
+            with self._lock(_LOG):
+                self._finish()
+                if self._steps[_VICTIM]:
+                    if not self._step(min(1 + size // _STEP, _STEPS_AT_MOST) * _STEP_RECORDS):
+                        self._tries = _CLEAN_ALL  # there is no room for what it would keep
+                elif not self._prepare(crowded=crowded):
+                    pause = whole // 32
+        if self._next >= 0:
+            self._soft = whole
+        else:
+            self._soft = first if used < first else min(used + pause, whole)
+
+    def _prepare(self, *, crowded: bool) -> bool:
+        """Take the next segment, or choose one to free; return whether there was one to choose."""
+        if crowded:
+            victim = self._next_in(SEALED)
+            if victim >= 0:
+                self._begin_steps(victim, clean=False, keep=self._segment_size // 2)
+            return victim >= 0
+        free = self._free_segments()
+        if free > 2:
+            return False
+        if free == 2:
+            at = _NARROW * (segment := self._next_in(FREE))
+            self._narrow[at + _OWNER] = self._worker
+            self._narrow[at + _MAIN] = 1  # not of the small queue before it is filled
+            self._narrow[at + _STATE] = OPEN
+            self._next = segment
+            return True
+        victim, clean = self._choose()
+        if victim >= 0:
+            clean, keep = clean and self._tries < _CLEAN_ALL, self._tries < _KEEP_ALL
+            self._begin_steps(victim, clean=clean, keep=_UNLIMITED if keep else 0)
+            self._tries += 1
+        return victim >= 0
+
     def _room(self, size: int) -> bool:
-        return self._fits(size) or self._open(size)
+        if not self._fits(size):
+            return self._open(size)
+        if self._narrow[_NARROW * self._mine + _USED] + size > self._soft:
+            if not self.evicts:
+                self._soft = self._segment_size
+            elif self._held < 0:
+                self._ahead(size)
+        return True
 
     def _fits(self, size: int) -> bool:
         mine = self._mine
@@ -935,7 +1068,7 @@ class PureTable:
         if self._flush_at[0]:
             self._settle()
         size = RECORD_SIZE + 7 + len(reply) + len(extra) & ~7
-        if not (self._fits(size) or self._open(size)):
+        if not self._room(size):
             return -1
         region = hash(line) >> 24 & 0xFF
         for tries in range(_SHED):
@@ -965,8 +1098,10 @@ class PureTable:
             return 0
         fields = self._regions[region]
         if found is None:
-            if not last and words[fields + _ITEMS] >= self._slots_of * 7 // 8:
-                return _CROWDED
+            if not last and words[fields + _ITEMS] >= self._slots_of * 56 // 64:
+                if words[fields + _ITEMS] >= self._slots_of * 57 // 64:
+                    return _CROWDED
+                self._crowded, self._soft = True, 0  # the next store does a step
             if free < 0:
                 return -1
         if kind & EXPIRY and found is not None:

@@ -29,6 +29,7 @@ from memlite.memory.shared.layout import (
     REGIONS,
     SEALED,
     SEGMENT_HEADER,
+    STEPS_AT,
     UNNAMED,
     Layout,
     record_size,
@@ -86,6 +87,7 @@ class _Recovery:
 
     def run(self) -> int:
         """See `recover`."""
+        self._view[STEPS_AT : STEPS_AT + 4] = bytes(4)
         marked = self._mark()
         layout = self._layout
         end = layout.ghosts_at + 2 * len(self._states)

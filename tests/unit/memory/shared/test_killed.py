@@ -36,6 +36,7 @@ from memlite.memory.shared.layout import (
     PARKED_AT,
     SEALED,
     SEGMENT_HEADER,
+    STEPS_AT,
 )
 from tests.support.paths import ROOT
 
@@ -204,8 +205,17 @@ class Scene:
             self.put(key, reply(key, number), number < 20)
             number += 1
 
+    def fill_until_step(self, times: int) -> None:
+        """Store each key so often, until the first worker's next store evicts in a step."""
+        number = 0
+        while not self.mapping._view[STEPS_AT] or self.must_open():
+            key = b"key-%d" % (number // times)
+            self.put(key, reply(key, number))
+            number += 1
+
     def is_full(self) -> bool:
-        return self.must_open() and states(self.mapping).count(FREE) < 2
+        ready = [state for state, _, used in segments(self.mapping) if state == OPEN and not used]
+        return self.must_open() and states(self.mapping).count(FREE) + len(ready) < 2
 
     def must_open(self) -> bool:
         """Return whether the first worker's next store has to open a segment."""
@@ -214,6 +224,7 @@ class Scene:
 
     def kill_everywhere(self, act: Act) -> int:
         """Kill the first worker wherever it can be killed; return at how many points that was."""
+        self.tables = self.both()
         self.before = self.mapping._memory[:]
         points = self.kind.points(self.mapping, lambda: act(self.tables[0]))
         for count, point in enumerate(points[:: len(points) // MOST + 1]):
@@ -296,6 +307,13 @@ def compaction(kind: Kind) -> tuple[Scene, Act]:
     return scene, over(scene, b"key-3")
 
 
+def steps(kind: Kind) -> tuple[Scene, Act]:
+    """A segment is evicted step by step, and the next store does a step."""
+    scene = Scene(kind)
+    scene.fill_until_step(2)
+    return scene, over(scene, b"key-3")
+
+
 def reuse(kind: Kind) -> tuple[Scene, Act]:
     """A segment in which little is left is used again, though others are free."""
     scene = Scene(kind)
@@ -312,7 +330,7 @@ def reuse(kind: Kind) -> tuple[Scene, Act]:
 
 def eviction(kind: Kind) -> tuple[Scene, Act]:
     scene = Scene(kind, loses=1000)
-    scene.fill(1)
+    scene.fill_until_step(1)
     for key in list(scene.items)[::3] * 2:
         assert scene.tables[0].find(line(key))
     return scene, over(scene, b"key-new")
@@ -392,8 +410,8 @@ def unparking(kind: Kind) -> tuple[Scene, Act]:
 
 
 SCENES = [
-    cleaning, compaction, reuse, storing, overwriting, deletion, touching, appending, parking,
-    unparking,
+    cleaning, steps, compaction, reuse, storing, overwriting, deletion, touching, appending,
+    parking, unparking,
     *(pytest.param(scene, marks=pytest.mark.slow) for scene in (eviction, few_slots)),
 ]  # fmt: skip
 

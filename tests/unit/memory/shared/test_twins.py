@@ -473,3 +473,27 @@ def test_keys_are_listed_while_segments_are_used_again(kind, monkeypatch):
     monkeypatch.setattr(mapping, "_key_at", later)
     assert {key for batch in mapping.key_batches() for key in batch} == names
     assert times > 20
+
+
+@pytest.mark.parametrize("new", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_store_passes_over_a_whole_segment(kind: str, new: bool) -> None:
+    """Few items of each segment are dead, so that room for one takes several; or none are."""
+    mapping = Mapping(12 << 20, 512 * 1024, 2, compiled=kind != "pure")
+    both = [mapping.table, mapping.attach(compiled=kind == "native")]
+    for number, table in enumerate(both):
+        table.attach(number)
+        table.offset = time.time() - time.monotonic()
+    value = b"v" * 400  # so that slots do not run out before the room
+    each = record_size(len(reply(10_000, value)), 0)
+    items = mapping.layout.segments * 3 // 4 * mapping.layout.segment_size // each
+    chance, most = random.Random(5), 0
+    for number in range(3 * items):
+        key = 10_000 + (number if new or number < items else chance.randrange(items))
+        table = both[number % 2]
+        before = table.reinserted + table.evictions
+        assert table.store(line(key), reply(key, value), 0.0, None, 0, b"") > 0
+        most = max(most, table.reinserted + table.evictions - before)
+    assert sum(table.reinserted + table.evictions for table in both) > items // 2
+    assert 100 < most <= 256 < mapping.layout.segment_size // each // 2
+    mapping.verify()
