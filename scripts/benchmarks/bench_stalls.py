@@ -55,12 +55,14 @@ class Setting:
         loadgen: the compiled load generator.
         items: the number of items stored in advance, or half the number stored meanwhile.
         seconds: how long to observe.
+        threads: threads or workers of all servers.
     """
 
     cores: tuple[int, int]
     loadgen: Path
     items: int
     seconds: float
+    threads: int = 1
 
     def store(self, server: Running, items: int, exptime: int = 0) -> None:
         """Store `items` items of 100 bytes."""
@@ -238,7 +240,10 @@ def measure(setting: Setting, name: str, contestant: Contestant) -> dict[str, An
     room = _ROOM_MEGABYTES
     if situation.full:
         room = max(_LEAST_MEGABYTES, setting.items * _BYTES_PER_ITEM >> 20)
-    with contestant.running(setting.cores[0], room, "-I", "2m", *situation.options) as server:
+    further = ["-I", "2m", *situation.options]
+    if setting.threads > 1:
+        further += ["-t", str(setting.threads)]
+    with contestant.running(setting.cores[0], room, *further) as server:
         with Wire(server.port) as wire:
             wire.stats()  # wait for the start, and the imports of the first request
         if situation.prepare is not None:
@@ -281,12 +286,20 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--items", type=int, default=1_000_000, help="instead of a million (default: 1000000)"
     )
     parser.add_argument("--seconds", type=float, default=3.0, help="duration of each (default: 3)")
+    parser.add_argument(
+        "-t",
+        "--threads",
+        type=int,
+        default=1,
+        metavar="N",
+        help="threads or workers of all servers, on one core together (default: 1)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to this file")
     add_options(parser)
     options = parser.parse_args(arguments)
     options.situation = list(dict.fromkeys(options.situation or SITUATIONS))
-    if options.items < 1 or options.seconds <= 0:
-        parser.error("--items and --seconds must be positive")
+    if options.items < 1 or options.seconds <= 0 or options.threads < 1:
+        parser.error("--items, --seconds and -t must be positive")
     return options
 
 
@@ -300,7 +313,9 @@ def bench(options: argparse.Namespace) -> int:
     parties = contestants(options)
     rows = []
     with tempfile.TemporaryDirectory(prefix="memlite-bench-") as directory:
-        setting = Setting(cores, compile_loadgen(Path(directory)), options.items, options.seconds)
+        setting = Setting(
+            cores, compile_loadgen(Path(directory)), options.items, options.seconds, options.threads
+        )
         introduce(parties)
         print(_HEADING, flush=True)
         for name in options.situation:
@@ -319,7 +334,8 @@ def bench(options: argparse.Namespace) -> int:
                 rows.append(row)
     if options.json is not None:
         servers = {one.name: one.description for one in parties}
-        content = {"cpu": describe_cpu(), "servers": servers, "situations": rows}
+        about = {"cpu": describe_cpu(), "threads": options.threads}
+        content = {**about, "servers": servers, "situations": rows}
         options.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return 0
 

@@ -655,6 +655,24 @@ def test_stalls(tmp_path):
         assert row["p50_us"] <= row["p99_us"] <= row["max_us"]
 
 
+@needs_memcached
+def test_stalls_of_workers(tmp_path, scripts, monkeypatch):
+    bench, started = scripts("bench_stalls"), []
+    contestant = scripts("harness.contestants").Contestant
+    arguments = contestant.arguments
+
+    def note(self, *words):
+        started.append(words)
+        return arguments(self, *words)
+
+    monkeypatch.setattr(contestant, "arguments", note)
+    found = tmp_path / "found.json"
+    words = ["-t", "2", "--situation", "nothing", "--items", "9", "--seconds", "0.3"]
+    assert bench.main([*words, "--json", str(found)]) == 0
+    assert [words[-2:] for words in started] == [("-t", "2")] * 2
+    assert json.loads(found.read_text())["threads"] == 2
+
+
 @pytest.mark.alone
 @patiently
 def test_a_stall_is_detected(scripts, loadgen, start):
