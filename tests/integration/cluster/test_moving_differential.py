@@ -100,6 +100,7 @@ def compare(servers: tuple[RunningServer, RunningServer], seed: int) -> None:
     assert found is None, f"seed {seed}, the node first:\n{comparison.shrink(found)}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", Phase)
 def test_conversations_in_a_phase(three: Three, phase: Phase) -> None:
     if three.kind == "memcached" and phase in (Phase.GATHER, Phase.SPREAD):

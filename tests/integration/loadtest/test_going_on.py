@@ -63,9 +63,9 @@ def end_in_second_load(arguments, folder, number):
     return errors.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "loads"),
-    [(signal.SIGKILL, LOADS), pytest.param(signal.SIGINT, MANY_LOADS, marks=pytest.mark.slow)],
+    ("number", "loads"), [(signal.SIGKILL, LOADS), (signal.SIGINT, MANY_LOADS)]
 )
 def test_a_run_goes_on_in_the_middle_of_a_load(memlite, tmp_path, number, loads):
     folder = tmp_path / "out"

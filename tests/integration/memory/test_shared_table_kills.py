@@ -30,6 +30,7 @@ def kill_writers(kind: str, kills: int, seed: int, *more: object) -> None:
     assert ended.stdout.startswith(f"{kills} kills")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_value_is_torn_and_none_is_lost(kind: str) -> None:
     kill_writers(kind, 60, 1, 256)

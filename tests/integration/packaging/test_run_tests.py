@@ -58,7 +58,6 @@ def run(folder: Path, tests: str, retries: int, **variables: str) -> tuple[int, 
         env={
             "PATH": "/usr/bin:/bin",
             "MEMLITE_TEST_TALLY": "tally",
-            "MEMLITE_TEST_WORKERS": "2",
             "MEMLITE_TEST_WORKERS": "1",
             "MEMLITE_TEST_RETRIES": str(retries),
             **variables,

@@ -367,6 +367,7 @@ def test_shrinking_far_takes_steps(policy):
     store.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("evict", [True, False])
 def test_a_limit_below_what_is_kept_beside_items_leaves_room_for_some(evict, policy):
     """The dict and the policy's memory of a table that had many items shrink."""
@@ -409,6 +410,7 @@ def test_shrinking_without_eviction_keeps_items_and_refuses_more(policy):
     store.check()
 
 
+@pytest.mark.slow
 def test_what_the_dict_displaces_by_growing_goes_bit_by_bit(policy):
     store = Store(3_000_000, policy=policy)
     number, most, over = 0, 0, []
@@ -641,6 +643,7 @@ def test_used_items_are_passed_over_for_a_bounded_time():
     assert seen <= 1000 + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 def test_many_items_are_found_as_few_are(policy):
     store = Store(1_000_000_000, policy=POLICIES[policy])

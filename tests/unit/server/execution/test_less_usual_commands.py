@@ -134,6 +134,7 @@ def binary(choice, client):
     return packet(opcode) if name == "NOOP" else packet(opcode, key, cas=cas)
 
 
+SEEDS = (0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2)))
 CONFIGS = [
     pytest.param(Config(), id="usual"),
     pytest.param(Config(disable_cas=True), id="no uniques"),
@@ -151,7 +152,7 @@ def prepare(pair, config):
 
 
 @pytest.mark.parametrize("config", CONFIGS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_text_commands(seed, config):
     choice = random.Random(seed)
     pair = [Shown(shortcuts=True, native=native, config=config) for native in (True, False)]
@@ -166,7 +167,7 @@ def test_text_commands(seed, config):
 
 
 @pytest.mark.parametrize("config", CONFIGS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_packets(seed, config):
     choice = random.Random(seed)
     pair = [ShownBinary(shortcuts=True, native=native, config=config) for native in (True, False)]

@@ -33,7 +33,7 @@ SETTINGS = [pytest.param({}, id="usual"), pytest.param({"cas": False}, id="no un
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_text_commands(make, monkeypatch, settings, seed):
     monkeypatch.setattr(test_less_usual_commands, "STATES", SHARED_STATES)
     choice = random.Random(seed)
@@ -46,7 +46,7 @@ def test_text_commands(make, monkeypatch, settings, seed):
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_packets(make, settings, seed):
     choice = random.Random(seed)
     pair = [make(native=native, **settings) for native in (True, False)]

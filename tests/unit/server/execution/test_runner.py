@@ -127,7 +127,12 @@ class Watcher:
 
 
 @pytest.mark.parametrize(
-    ("megabytes", "sizes"), [(1, (10, 300, 3000)), (1, (9000, 40_000, 70_000)), (32, (60_000,))]
+    ("megabytes", "sizes"),
+    [
+        (1, (10, 300, 3000)),
+        pytest.param(1, (9000, 40_000, 70_000), marks=pytest.mark.slow),
+        pytest.param(32, (60_000,), marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.parametrize("watched", [False, True])
 def test_evicted_items_are_the_same_ones_and_are_counted_and_shown(megabytes, sizes, watched):
