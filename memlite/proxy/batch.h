@@ -52,7 +52,7 @@ static void batch_dealloc(Batch *self) {
 
 /* The receiver of the next node's replies. Without a reference. */
 static Part *batch_add(Batch *self, Py_ssize_t count, int reads) {
-    if (self->known == Py_SIZE(self))
+    if (self->known == Py_SIZE(self) || self->known == 256)
         return PyErr_Format(PyExc_ValueError, "there are as many parts as requests"), NULL;
     if (count < 1 || count > 1 << 20) return PyErr_Format(PyExc_ValueError, "the count is too small or too large"), NULL;
     Part *part = part_of((PyObject *)self, self->known, count, reads, NULL);

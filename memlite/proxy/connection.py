@@ -87,7 +87,8 @@ class ProxyConnection(Connection):
         """Have replies written without this object while nothing else is to be done with them."""
         executor: Any = getattr(self, "executor", None)
         if isinstance(executor, OrderedReplies) and executor.writes_lone:
-            fast = self._ready_limit >= 0 and hasattr(self, "_write")
+            # After its last reply, a client that has half-closed its connection is closed here.
+            fast = self._ready_limit >= 0 and hasattr(self, "_write") and not self._eof
             executor.lone.write = self._write if fast else None
             executor.lone.counters = self._counters
 

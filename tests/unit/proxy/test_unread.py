@@ -1,6 +1,7 @@
 """Replies that are held for clients that do not read."""
 
 from collections import deque
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from memlite.proxy.node import Access
 from memlite.proxy.proxy import Proxy
 from memlite.proxy.unread import UnreadReplies
 from memlite.server.connections.states import State
+from memlite.server.execution.dialects import TEXT
 
 
 class Client:
@@ -127,3 +129,23 @@ def test_what_follows_when_a_client_has_read_a_part_is_counted() -> None:
     transport.held = 0  # the client has read this one
     connection.resume_writing()
     assert unread.size == 7000
+
+
+@pytest.mark.parametrize("half_closed", [False, True])
+def test_a_client_that_has_half_closed_its_connection_is_closed_after_its_last_reply(
+    half_closed: bool,
+) -> None:
+    """The connection has to see that reply, also if the client took its time to read."""
+    proxy = Proxy(Config(), None, [], access=Access(60))
+    connection: Any = ProxyConnection(proxy._services, UnreadReplies(10_000, 0))
+    connection._transport = Transport(connection)
+    connection._write = connection._transport.write
+    connection.speak(TEXT)
+    connection._state = State.SERVING
+    connection._leave_fast_path()
+    connection._enter_fast_path()
+    assert connection.executor.lone.write is not None
+    if half_closed:
+        assert connection.eof_received() is False
+        connection._enter_fast_path()  # when the client has read what was blocked
+    assert (connection.executor.lone.write is None) is half_closed
