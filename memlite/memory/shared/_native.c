@@ -492,6 +492,8 @@ static int evict_some(Table *t, Segment *victim, int clean, Segment *into, uint3
         mark_as(t, victim, SEALED);
         return 2;
     }
+    /* While it is marked as evicted: after a kill, nobody goes on with steps in a segment that is used again. */
+    if (peek(t->header->victim) == victim - t->headers + 1) note(t->header->victim, 0);
     store(victim->gen, peek(victim->gen) + 1);
     atomic_thread_fence(memory_order_seq_cst);  /* readers see this before anything written there */
     store(victim->used, 0);
@@ -627,7 +629,7 @@ static PyObject *park(Table *t, PyObject *none) {
 /* unpark(number): a segment has memory again. */
 static PyObject *unpark(Table *t, PyObject *number) {
     unsigned long i = PyLong_AsUnsignedLong(number);
-    if (PyErr_Occurred() || take(t, t->log)) return NULL;
+    if (PyErr_Occurred() || take_segments(t)) return NULL;
     if (i < t->header->segments && peek(t->headers[i].state) == PARKED) {
         store(t->header->changing, 1);
         store(t->header->parked, peek(t->header->parked) - 1);
@@ -1111,6 +1113,8 @@ static PyObject *hold(Table *t, PyObject *const *a, Py_ssize_t count) {
     if (wanted < 0 || PyErr_Occurred()) return NULL;
     if (!wanted) Py_RETURN_NONE;
     Region *region = t->regions + (w.hash >> 24);
+    if (settle(t)) return NULL;
+    if (bytes && t->held < 0 && room(t, sizeof(Record) + bytes) < 0) return NULL;  /* a step may be due */
     for (int tries = 0;; tries++) {
         if (settle(t) || take(t, region)) return NULL;
         uint64_t need = bytes ? sizeof(Record) + bytes : 0;

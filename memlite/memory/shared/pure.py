@@ -259,6 +259,9 @@ class PureTable:
             return
         region, most = hash(line) >> 24 & 0xFF, self._layout.segment_size
         items = self._regions[region] + _ITEMS
+        self._settle()
+        if size and self._held < 0:
+            self._room(RECORD_SIZE + size)  # a step may be due
         for tries in range(9):
             self._settle()
             self.take(region)
@@ -652,6 +655,9 @@ class PureTable:
         if at < end:
             self._mark_as(victim, SEALED)
             return 2, keep, at - base
+        # While it is marked as evicted: after a kill, nobody goes on with steps in one in use again.
+        if self._steps[_VICTIM] == victim + 1:
+            self._steps[_VICTIM] = 0
         self._wide[_WIDE * victim + _GEN] += 1
         narrow[_NARROW * victim + _USED] = 0
         self._mark_as(victim, FREE)
@@ -770,6 +776,7 @@ class PureTable:
     def unpark(self, number: int) -> None:
         """Use a segment again, which has memory."""
         with self._lock(_LOG):
+            self._finish()
             if self._narrow[_NARROW * number + _STATE] == PARKED:
                 self._steps[_CHANGING] = 1
                 self._words[PARKED_AT // 8] -= 1

@@ -229,8 +229,10 @@ class Scene:
         points = self.kind.points(self.mapping, lambda: act(self.tables[0]))
         for count, point in enumerate(points[:: len(points) // MOST + 1]):
             self.mapping._memory[:] = self.before
-            one, _ = self.both()
+            one, other = self.both()
             self.kill(act, one, point)
+            if PARKED in states(self.mapping) and count % 3:
+                other.unpark(states(self.mapping).index(PARKED))  # before anything else
             self.check(first=count % 2)
         return len(points)
 
@@ -402,6 +404,12 @@ def parking(kind: Kind) -> tuple[Scene, Act]:
     return scene, lambda table: table.park()
 
 
+def parking_another(kind: Kind) -> tuple[Scene, Act]:
+    scene, park = parking(kind)
+    park(scene.tables[0])
+    return scene, park
+
+
 def unparking(kind: Kind) -> tuple[Scene, Act]:
     scene, park = parking(kind)
     park(scene.tables[0])
@@ -411,7 +419,7 @@ def unparking(kind: Kind) -> tuple[Scene, Act]:
 
 SCENES = [
     cleaning, steps, compaction, reuse, storing, overwriting, deletion, touching, appending,
-    parking, unparking,
+    parking, parking_another, unparking,
     *(pytest.param(scene, marks=pytest.mark.slow) for scene in (eviction, few_slots)),
 ]  # fmt: skip
 
