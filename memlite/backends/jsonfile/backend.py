@@ -14,7 +14,7 @@ from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
 from memlite.backends.conversion import item_of, record_of
 from memlite.backends.jsonfile import format as lines
 from memlite.backends.jsonfile.format import Header
-from memlite.backends.jsonfile.journal import Change, Flush, Journal, reason_of
+from memlite.backends.jsonfile.journal import Change, Journal, PendingFlushAll, reason_of
 from memlite.backends.jsonfile.load import Loaded, journal_path, journals_of, load
 from memlite.backends.jsonfile.lock import Lock, missing_folder, try_lock_journal
 from memlite.backends.jsonfile.snapshot import SnapshotFile, SnapshotWriter
@@ -91,8 +91,8 @@ class FileBackend(Backend):
         self._undone = 0
         self._complained = False
         self._lock_trouble = ""  # as last logged
-        # A flush came due and could not be written: it must be the next entry.
-        self._flush_owed = False
+        # A `flush_all` came due and could not be written: it must be the next entry.
+        self._flush_all_owed = False
         # More than one journal has to be read at the next start until a snapshot is written.
         self._snapshot_owed = False
         # Some items are in no file until a snapshot is written, as somebody removed or changed one.
@@ -126,7 +126,7 @@ class FileBackend(Backend):
                 loaded.crc,
                 durability=self._context.durability,
                 on_recovery=self._tell_of_recovery,
-                on_flushed=self._free_flushed,
+                on_flush_all_written=self._free_flushed,
                 on_failure=self._undo_all,
             )
             if self._record is not None:
@@ -359,8 +359,8 @@ class FileBackend(Backend):
             raise StorageError(f"not stored: {self._journal.failure}")
         if self._flush_at:
             self._flush_if_due()
-        if self._flush_owed:
-            self._write_owed_flush()
+        if self._flush_all_owed:
+            self._write_owed_flush_all()
         current = self.table.get_by_line(b"get %b\r\n" % key)
         if replacing is not ANY and (current and current.version) != (
             replacing and replacing.version
@@ -387,7 +387,7 @@ class FileBackend(Backend):
     def _undo_all(self, changes: list[Change]) -> None:
         """Undo changes that are not written, and never will be."""
         for key, before in reversed(changes):
-            if not isinstance(before, Flush):
+            if not isinstance(before, PendingFlushAll):
                 self.table.restore(key, before)
                 continue
             if before.removed is not None:
@@ -395,7 +395,7 @@ class FileBackend(Backend):
             if before.removed is not None or before.at:
                 self._flush_at = before.before
             else:
-                self._flush_owed = True
+                self._flush_all_owed = True
         self._undone += 1
         if not self._complained:  # once, no matter how many writes fail
             self._complained = True
@@ -416,15 +416,15 @@ class FileBackend(Backend):
 
     def _flush(self, at: float, removed: Contents | None) -> asyncio.Future[None]:
         before, self._flush_at = self._flush_at, at
-        if self._flush_owed:
-            self._write_owed_flush()
+        if self._flush_all_owed:
+            self._write_owed_flush_all()
         self._version += 1
         entry = lines.flush_entry(self._version, at)
-        return self._journal.append(entry, _ALL, Flush(at, before, removed))
+        return self._journal.append(entry, _ALL, PendingFlushAll(at, before, removed))
 
-    def _write_owed_flush(self) -> None:
-        self._flush_owed = False
-        self._journal.append(lines.flush_entry(self._version, 0.0), _ALL, Flush(0.0, 0.0))
+    def _write_owed_flush_all(self) -> None:
+        self._flush_all_owed = False
+        self._journal.append(lines.flush_entry(self._version, 0.0), _ALL, PendingFlushAll(0.0, 0.0))
 
     def _flush_if_due(self) -> None:
         # If this cannot be written it is not undone: the delayed flush is in the file already.
@@ -432,7 +432,7 @@ class FileBackend(Backend):
             self.table.flush()
             self._flush(0.0, None)
 
-    def _free_flushed(self, flush: Flush) -> None:
+    def _free_flushed(self, flush: PendingFlushAll) -> None:
         if flush.removed is not None:
             self.table.discard(flush.removed)
 
@@ -547,8 +547,8 @@ class FileBackend(Backend):
     def tick(self) -> None:
         """Sync, flush and compact when due; free some of the expired items."""
         self._flush_if_due()
-        if self._flush_owed and not self._journal.broken:
-            self._write_owed_flush()
+        if self._flush_all_owed and not self._journal.broken:
+            self._write_owed_flush_all()
         self._journal.tick()
         self._check_files()
         self._compact_if_due()

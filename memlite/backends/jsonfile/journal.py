@@ -17,15 +17,15 @@ from memlite.core.errors import StorageError
 from memlite.memory.item import Item
 from memlite.memory.table import Contents
 
-__all__ = ["Change", "Flush", "Journal", "reason_of", "sync_folder"]
+__all__ = ["Change", "Journal", "PendingFlushAll", "reason_of", "sync_folder"]
 
 
-class Flush(NamedTuple):
-    """A flush that is not written yet.
+class PendingFlushAll(NamedTuple):
+    """A `flush_all` that is not written yet.
 
     Attributes:
         at: unix time in seconds, 0 for at once.
-        before: the time of the flush that it replaced, 0 for none.
+        before: the time of the `flush_all` that it replaced, 0 for none.
         removed: the items that it removed, None if it cannot be undone.
     """
 
@@ -34,8 +34,8 @@ class Flush(NamedTuple):
     removed: Contents | None = None
 
 
-Change: TypeAlias = tuple[bytes, Item | Flush | None]
-"""How to undo a change: a key and its previous item, None for absent; or no key, and a flush."""
+Change: TypeAlias = tuple[bytes, Item | PendingFlushAll | None]
+"""How to undo a change: a key and its previous item, None for absent; or no key and a flush."""
 
 
 def sync_folder(path: Path) -> None:
@@ -199,13 +199,13 @@ class Journal:
         durability: ``always`` syncs before an entry counts as written, ``everysec`` once per
             second, ``none`` leaves syncing to the system.
         on_recovery: called when entries were written again after a failure.
-        on_flushed: called when a flush was written.
+        on_flush_all_written: called when a `flush_all` was written.
         on_failure: called when entries could not be written, with the changes to undo, in order.
             All entries that were not written by then never will be.
 
     Attributes:
         unwritten: the keys of the changes that are not written, and what `append` returned; the
-            key of a flush is empty.
+            key of a `flush_all` is empty.
         broken: whether the file cannot be written any more; `replace` repairs that.
         syncs: number of fsyncs.
         failure: why the last entries could not be written, empty if they were.
@@ -219,14 +219,14 @@ class Journal:
         *,
         durability: str,
         on_recovery: Callable[[], None],
-        on_flushed: Callable[[Flush], None],
+        on_flush_all_written: Callable[[PendingFlushAll], None],
         on_failure: Callable[[list[Change]], None],
     ) -> None:
         self._file = _File(path, size, crc)
         self._always = durability == "always"
         self._every_second = durability == "everysec"
         self._on_recovery = on_recovery
-        self._on_flushed = on_flushed
+        self._on_flush_all_written = on_flush_all_written
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "memlite-journal")
@@ -255,12 +255,14 @@ class Journal:
         """Bytes of the current file."""
         return self._file.size
 
-    def append(self, entry: bytes, key: bytes, before: Item | Flush | None) -> asyncio.Future[None]:
+    def append(
+        self, entry: bytes, key: bytes, before: Item | PendingFlushAll | None
+    ) -> asyncio.Future[None]:
         """Write an entry after those before it.
 
         Args:
             entry: from `put_entry` and the other functions.
-            key: as in `Change`; empty for a flush.
+            key: as in `Change`; empty for a `flush_all`.
             before: as in `Change`.
 
         Returns:
@@ -331,8 +333,8 @@ class Journal:
             for key, before in self._changes_in_writing:
                 if unwritten.get(key) is group:  # its last change
                     del unwritten[key]
-                if isinstance(before, Flush):
-                    self._on_flushed(before)
+                if isinstance(before, PendingFlushAll):
+                    self._on_flush_all_written(before)
             self._changes_in_writing = []
             if self.failure:
                 self.failure = ""

@@ -77,7 +77,7 @@ class LoggedJournal(Journal):
             0,
             durability=durability,
             on_recovery=self.log.recover,
-            on_flushed=lambda flush: None,
+            on_flush_all_written=lambda flush: None,
             on_failure=self.log.fail,
         )
 
