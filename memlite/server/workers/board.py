@@ -160,7 +160,7 @@ class Board:
             self._cells[place] = value
 
     def total(self, *workers: int) -> Counters:
-        """Return the sum of the counters of workers, by default of all; see `bury`."""
+        """Return the sum of the counters of workers, by default of all; see `mark_dead`."""
         rows = [self.counters(worker) for worker in workers or range(self.workers)]
         total = Counters()
         total.add(dict(zip(Counters.NAMES, map(sum, zip(*rows, strict=True)), strict=True)))
@@ -178,8 +178,8 @@ class Board:
         """Take notice that a worker serves nobody any more."""
         self.write(worker, Cell.PID, 0)
 
-    def bury(self, worker: int) -> None:
-        """Take notice that a worker has ended: its connections have, its counts are kept."""
+    def mark_dead(self, worker: int) -> None:
+        """Record that a worker has ended: so have its connections; its counts are kept."""
         if self.read(worker, Cell.PID):  # otherwise its last report is whole, and its last
             self.write_report(worker, None)
         self.leave(worker)

@@ -20,8 +20,8 @@ from memlite.core.machine import free_memory
 from memlite.server.connections.listeners import Listener
 from memlite.server.service import ServiceManager
 from memlite.server.workers.board import Board, Cell
+from memlite.server.workers.health import Watch, read_thread_state, stuck_workers
 from memlite.server.workers.shared import asks_store
-from memlite.server.workers.vitals import Watch, hopeless, read_vitals
 
 if TYPE_CHECKING:
     from memlite.memory.shared import Mapping
@@ -151,12 +151,12 @@ class _Worker:
         return self.passed - board.read(self.number, Cell.ENDED)
 
     def look(self, board: Board, seconds: float) -> None:
-        """Look for a sign of life of it; see `Watch.look`."""
+        """Check its heartbeat; see `Watch.look`."""
         read = board.read
         beat, work = read(self.number, Cell.BEAT), read(self.number, Cell.WORK)
         serves = read(self.number, Cell.PID) == self.pid
         if self.watch.look(beat, work, serves=serves, seconds=seconds):
-            self.watch.ask(read_vitals(self.pid))
+            self.watch.ask(read_thread_state(self.pid))
 
     def send(self, number: int) -> None:
         """Send it a signal."""
@@ -246,7 +246,7 @@ class Supervisor:
         for source in found:
             if source == self._woken.fileno():
                 for number in self._woken.recv(64):
-                    self._heed(number)
+                    self._handle_signal(number)
             elif source == self._readable:
                 self._awaited -= len(os.read(self._readable, self._awaited))
                 if not self._awaited:
@@ -262,7 +262,7 @@ class Supervisor:
         workers = list(self._workers.values())
         for worker in workers:
             worker.look(self._board, seconds)
-        found = hopeless([worker.watch for worker in workers])
+        found = stuck_workers([worker.watch for worker in workers])
         for worker in workers:
             if worker.watch in found:
                 _log.error(
@@ -271,11 +271,11 @@ class Supervisor:
                 )  # fmt: skip
                 worker.send(signal.SIGKILL)
             if found:
-                worker.watch.forgive()  # it may have waited for the other
+                worker.watch.reset()  # it may have waited for the other
         if not self._awaited:
             self._service.alive()
 
-    def _heed(self, number: int) -> None:
+    def _handle_signal(self, number: int) -> None:
         """Do what a signal asks for."""
         if number == signal.SIGCHLD:
             self._reap()
@@ -328,14 +328,14 @@ class Supervisor:
 
     def _start(self, number: int) -> None:
         parent = os.getpid()
-        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        mine.setblocking(False)
-        its.setblocking(False)
+        parent_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        parent_end.setblocking(False)
+        worker_end.setblocking(False)
         pid = os.fork()
         if not pid:
-            self._become(number, its, parent)
-        its.close()
-        self._workers[pid] = _Worker(number, pid, mine)
+            self._become(number, worker_end, parent)
+        worker_end.close()
+        self._workers[pid] = _Worker(number, pid, parent_end)
 
     def _become(self, number: int, channel: socket.socket, parent: int) -> None:
         """Serve as a worker, and end."""
@@ -375,7 +375,7 @@ class Supervisor:
             if worker is None:
                 continue
             worker.close()
-            self._board.bury(worker.number)
+            self._board.mark_dead(worker.number)
             if self._awaited:
                 why = self._board.read_report(worker.number)
                 raise StartError(

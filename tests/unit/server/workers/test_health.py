@@ -10,7 +10,13 @@ from itertools import count, repeat
 
 import pytest
 
-from memlite.server.workers.vitals import Condition, Vitals, Watch, hopeless, read_vitals
+from memlite.server.workers.health import (
+    Condition,
+    ThreadState,
+    Watch,
+    read_thread_state,
+    stuck_workers,
+)
 from tests.support.waiting import wait_until
 
 CHECK = 0.1
@@ -19,43 +25,43 @@ MILLISECOND = 1_000_000
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says that")
 
 
-def check(watch: Watch, now: Vitals | None, beat: int = 1, work: int = 1) -> None:
+def check(watch: Watch, now: ThreadState | None, beat: int = 1, work: int = 1) -> None:
     if watch.look(beat, work, serves=True, seconds=CHECK):
         watch.ask(now)
 
 
-def watched(vitals: Iterator[Vitals | None], seconds: float) -> Watch:
-    """Return the watch of a worker without a sign of life, after some seconds."""
+def watched(states: Iterator[ThreadState | None], seconds: float) -> Watch:
+    """Return the watch of a worker without a heartbeat, after some seconds."""
     watch = Watch()
     check(watch, None)
     for _ in range(round(seconds / CHECK)):
-        check(watch, next(vitals))
+        check(watch, next(states))
     return watch
 
 
-def stopped() -> Iterator[Vitals]:
+def stopped() -> Iterator[ThreadState]:
     while True:
-        yield Vitals("T", 5 * MILLISECOND, 3)
+        yield ThreadState("T", 5 * MILLISECOND, 3)
 
 
-def asleep() -> Iterator[Vitals]:
+def asleep() -> Iterator[ThreadState]:
     while True:
-        yield Vitals("S", 5 * MILLISECOND, 3)
+        yield ThreadState("S", 5 * MILLISECOND, 3)
 
 
-def computing() -> Iterator[Vitals]:
+def computing() -> Iterator[ThreadState]:
     for number in count():
-        yield Vitals("R", 100 * MILLISECOND * number, 3)
+        yield ThreadState("R", 100 * MILLISECOND * number, 3)
 
 
-def waiting() -> Iterator[Vitals]:
+def waiting() -> Iterator[ThreadState]:
     """A worker that could run, but is not given a processor."""
     while True:
-        yield Vitals("R", 5 * MILLISECOND, 3)
+        yield ThreadState("R", 5 * MILLISECOND, 3)
 
 
 @pytest.mark.parametrize(
-    ("vitals", "condition"),
+    ("states", "condition"),
     [
         (stopped, Condition.STOPPED),
         (asleep, Condition.ASLEEP),
@@ -63,22 +69,22 @@ def waiting() -> Iterator[Vitals]:
         (waiting, Condition.LATE),
     ],
 )
-def test_what_a_worker_does_within_a_second(vitals, condition) -> None:
-    assert watched(vitals(), 0.2).condition is Condition.WELL
-    watch = watched(vitals(), 0.9)
+def test_what_a_worker_does_within_a_second(states, condition) -> None:
+    assert watched(states(), 0.2).condition is Condition.WELL
+    watch = watched(states(), 0.9)
     assert watch.condition is condition
-    assert bool(hopeless([watch])) is (condition is not Condition.LATE)
+    assert bool(stuck_workers([watch])) is (condition is not Condition.LATE)
     check(watch, None, beat=2)
     assert watch.condition is Condition.WELL
 
 
 def test_one_that_waits_for_a_processor_has_five_seconds() -> None:
-    assert not hopeless([watched(waiting(), 4.9)])
-    assert hopeless([watched(waiting(), 5.3)])
+    assert not stuck_workers([watched(waiting(), 4.9)])
+    assert stuck_workers([watched(waiting(), 5.3)])
 
 
 def test_one_that_wakes_now_and_then_is_not_asleep() -> None:
-    turns = (Vitals("S", turn, turn // 3) for turn in count())
+    turns = (ThreadState("S", turn, turn // 3) for turn in count())
     assert watched(turns, 4.9).condition is Condition.LATE
 
 
@@ -86,10 +92,10 @@ def test_a_long_turn_of_the_event_loop_is_no_reason_while_work_is_done() -> None
     watch, busy = Watch(), computing()
     for step in range(300):
         check(watch, next(busy), work=step)
-        assert not hopeless([watch])
+        assert not stuck_workers([watch])
     for step in range(600):  # but it has to end some day
         check(watch, next(busy), work=-step)
-    assert hopeless([watch]) == [watch]
+    assert stuck_workers([watch]) == [watch]
 
 
 def test_one_that_is_starting_has_a_minute() -> None:
@@ -100,27 +106,27 @@ def test_one_that_is_starting_has_a_minute() -> None:
     for _ in range(20):
         found = watch.look(0, 0, serves=False, seconds=CHECK)
     assert found
-    watch.ask(Vitals("R", 0, 0))
-    assert hopeless([watch])
+    watch.ask(ThreadState("R", 0, 0))
+    assert stuck_workers([watch])
 
 
 def test_a_sleeper_may_wait_for_one_that_has_to_wait_for_a_processor() -> None:
     sleeper, other = watched(asleep(), 1), watched(waiting(), 1)
-    assert hopeless([sleeper, other]) == []
-    assert hopeless([sleeper, watched(waiting(), 0.1)]) == [sleeper]
-    assert hopeless([watched(asleep(), 6), other]), "but not for ever"
+    assert stuck_workers([sleeper, other]) == []
+    assert stuck_workers([sleeper, watched(waiting(), 0.1)]) == [sleeper]
+    assert stuck_workers([watched(asleep(), 6), other]), "but not for ever"
 
 
 def test_of_sleepers_one_goes_and_none_while_another_is_stuck() -> None:
     first, second = watched(asleep(), 1), watched(asleep(), 1.2)
-    assert hopeless([first, second]) == [second]
+    assert stuck_workers([first, second]) == [second]
     culprit = watched(stopped(), 1)
-    assert hopeless([first, culprit, second]) == [culprit]
+    assert stuck_workers([first, culprit, second]) == [culprit]
 
 
 def test_without_the_kernels_word_there_is_patience() -> None:
-    assert not hopeless([watched(repeat(None), 4.9)])
-    assert hopeless([watched(repeat(None), 5.3)])
+    assert not stuck_workers([watched(repeat(None), 4.9)])
+    assert stuck_workers([watched(repeat(None), 5.3)])
 
 
 def test_a_worker_on_a_busy_machine_is_never_taken_for_stuck() -> None:
@@ -132,8 +138,8 @@ def test_a_worker_on_a_busy_machine_is_never_taken_for_stuck() -> None:
         wait = chance.choice([0.0, 0.05, 0.3, chance.uniform(0, 4.5)])
         for _ in range(round(wait / CHECK)):
             clock += CHECK
-            check(watch, Vitals("R", ran, turns), beat)
-            assert not hopeless([watch])
+            check(watch, ThreadState("R", ran, turns), beat)
+            assert not stuck_workers([watch])
         burst = chance.uniform(0, 0.2)
         clock, ran = clock + burst, ran + int(1e9 * burst)
         if clock >= next_beat:
@@ -164,28 +170,28 @@ def test_the_kernel_tells(code: str, stop: bool, state: str) -> None:
             if stop:
                 os.kill(process.pid, signal.SIGSTOP)
 
-            def vitals() -> Vitals:
-                found = read_vitals(process.pid)
+            def state_now() -> ThreadState:
+                found = read_thread_state(process.pid)
                 assert found
                 return found
 
-            assert wait_until(lambda: vitals().state == state)
-            first = vitals()
+            assert wait_until(lambda: state_now().state == state)
+            first = state_now()
             if state == "R":
-                assert wait_until(lambda: vitals().ran > first.ran + 20 * MILLISECOND)
+                assert wait_until(lambda: state_now().ran > first.ran + 20 * MILLISECOND)
             else:
                 assert first.ran > 0
-                assert vitals() == first
+                assert state_now() == first
         finally:
             process.kill()
-    assert read_vitals(process.pid) is None
+    assert read_thread_state(process.pid) is None
 
 
 def test_what_the_kernel_does_not_say(tmp_path) -> None:
-    assert read_vitals(1, tmp_path) is None
+    assert read_thread_state(1, tmp_path) is None
     (tmp_path / "1").mkdir()
     (tmp_path / "1/stat").write_text("1 (a) b) S 0 0")
     (tmp_path / "1/schedstat").write_text("nothing\n")
-    assert read_vitals(1, tmp_path) is None
+    assert read_thread_state(1, tmp_path) is None
     (tmp_path / "1/schedstat").write_text("7 8 9\n")
-    assert read_vitals(1, tmp_path) == Vitals("S", 7, 9)
+    assert read_thread_state(1, tmp_path) == ThreadState("S", 7, 9)

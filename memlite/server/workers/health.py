@@ -1,4 +1,4 @@
-"""Whether a worker that shows no sign of life is stuck, or has to wait for a processor.
+"""Whether a worker whose heartbeat is late is stuck, or has to wait for a processor.
 
 On a busy machine a worker may wait for seconds until the kernel runs it. To replace it then would
 help nobody, and cost its connections. The kernel knows the difference (proc(5)): a process that
@@ -11,10 +11,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Condition", "Vitals", "Watch", "hopeless", "read_vitals"]
+__all__ = ["Condition", "ThreadState", "Watch", "read_thread_state", "stuck_workers"]
 
-# Without a sign of life for so long, in seconds, the kernel is asked what the worker does. That is
-# more than the time between two signs.
+# Without a heartbeat for so long, in seconds, the kernel is asked what the worker does. That is
+# more than the time between two of them.
 _SUSPECT_SECONDS: Final = 0.3
 # What it has to do from then on without any change: sleep, be stopped, or compute. Nothing that a
 # client can ask for computes for as long without being counted.
@@ -28,7 +28,7 @@ _TURN_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Vitals:
+class ThreadState:
     """What the kernel says of the main thread of a process.
 
     Attributes:
@@ -42,12 +42,12 @@ class Vitals:
     turns: int
 
 
-def read_vitals(pid: int, proc: Path = Path("/proc")) -> Vitals | None:
+def read_thread_state(pid: int, proc: Path = Path("/proc")) -> ThreadState | None:
     """Return what the kernel says of a process, None if it says nothing."""
     try:
         state = (proc / f"{pid}/stat").read_bytes().rpartition(b") ")[2][:1].decode()
         ran, _, turns = (proc / f"{pid}/schedstat").read_text().split()
-        return Vitals(state, int(ran), int(turns))
+        return ThreadState(state, int(ran), int(turns))
     except (OSError, ValueError):
         return None
 
@@ -69,7 +69,7 @@ class Watch:
     """Watches one worker.
 
     Attributes:
-        late: seconds without a sign of life.
+        late: seconds without a heartbeat, or work done.
         condition: what was found last.
     """
 
@@ -77,12 +77,12 @@ class Watch:
         self._beat = self._work = 0
         self._since_beat = 0.0
         self._most = _START_SECONDS
-        self._first: Vitals | None = None
+        self._first: ThreadState | None = None
         self._asked = 0.0
-        self.forgive()
+        self.reset()
 
-    def forgive(self) -> None:
-        """Have patience again."""
+    def reset(self) -> None:
+        """Begin again: it is well."""
         self.late = 0.0
         self.condition = Condition.WELL
 
@@ -97,7 +97,7 @@ class Watch:
         return self.late > self._most
 
     def look(self, beat: int, work: int, *, serves: bool, seconds: float) -> bool:
-        """Take notice of a worker's signs of life; return whether `ask` is to be called.
+        """Note a worker's heartbeat and work; return whether `ask` is to be called.
 
         Args:
             beat: see `Cell.BEAT`.
@@ -109,13 +109,13 @@ class Watch:
         self._beat, self._work = beat, work
         self._since_beat = 0.0 if beats else self._since_beat + seconds
         if beats or (works and self._since_beat < _TURN_SECONDS):
-            self.forgive()
+            self.reset()
             return False
         self._most = _STUCK_SECONDS if serves else _START_SECONDS
         self.late += seconds
         return self.overdue or (serves and self.late > _SUSPECT_SECONDS)
 
-    def ask(self, now: Vitals | None) -> None:
+    def ask(self, now: ThreadState | None) -> None:
         """Judge by what the kernel says."""
         if now is not None and now.state == "S" and self.overdue:
             self.condition = Condition.ASLEEP
@@ -136,14 +136,14 @@ class Watch:
 _STILL: Final = {"S": Condition.ASLEEP, "T": Condition.STOPPED}
 
 
-def _differ(first: Vitals, now: Vitals) -> bool:
+def _differ(first: ThreadState, now: ThreadState) -> bool:
     """Return whether a process has gone to sleep since, or has woken."""
     return now.state != first.state or (now.state in _STILL and now.turns != first.turns)
 
 
-def hopeless(watches: Sequence[Watch]) -> list[Watch]:
+def stuck_workers(watches: Sequence[Watch]) -> list[Watch]:
     """Return those of the workers that are to be replaced."""
-    found = [one for one in watches if one.condition in _HOPELESS]
+    found = [one for one in watches if one.condition in _STUCK]
     if found:
         return found
     # Those that sleep may only wait for a key that one of the others holds. If none of these may
@@ -154,4 +154,4 @@ def hopeless(watches: Sequence[Watch]) -> list[Watch]:
     return [max(asleep, key=lambda one: one.late)] if asleep else []
 
 
-_HOPELESS: Final = (Condition.STOPPED, Condition.COMPUTING, Condition.SILENT)
+_STUCK: Final = (Condition.STOPPED, Condition.COMPUTING, Condition.SILENT)
