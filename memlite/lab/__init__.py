@@ -12,7 +12,6 @@ from memlite.lab.estimate import Estimate
 from memlite.lab.factorial import analyse_factorial
 from memlite.lab.factorial_models import Models, compare_models
 from memlite.lab.factorial_result import Effect, FactorialResult
-from memlite.lab.figures import network_figure, scalability_figure
 from memlite.lab.laws import (
     ClosedLoopCheck,
     OpenLoopCheck,
@@ -23,6 +22,7 @@ from memlite.lab.laws import (
 )
 from memlite.lab.network import NetworkState, Station, StationState, approximate_mva, exact_mva
 from memlite.lab.outliers import Stall, find_outliers, find_stalls, outlier_threshold
+from memlite.lab.plots import network_figure, scalability_figure
 from memlite.lab.queues import (
     Queue,
     UnstableError,

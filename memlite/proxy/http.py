@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memlite.config import Config
-from memlite.proxy.figures import Figures
+from memlite.proxy.stats_collector import ProxyStatsCollector
 from memlite.server.connections.listeners import Listener
 from memlite.server.http.assembly import Http, service_of
 from memlite.server.http.health import Health
@@ -24,7 +24,7 @@ def assemble(
     listeners: Sequence[Listener],
     *,
     tls: "Tls | None",
-    figures: Figures,
+    stats: ProxyStatsCollector,
     hot_keys: HotKeys,
     slow: SlowLog | None,
 ) -> Http:
@@ -34,7 +34,7 @@ def assemble(
         config: the settings.
         listeners: the sockets for HTTP.
         tls: the TLS settings; None without TLS.
-        figures: collects what is shown.
+        stats: collects what is shown.
         hot_keys: the keys of requests that were sampled.
         slow: the slow log; None without one.
 
@@ -42,8 +42,8 @@ def assemble(
         StartError: the file of the token cannot be used.
     """
     sources = HttpSources(
-        figures.snapshot,
-        Health(figures.troubles),
+        stats.snapshot,
+        Health(stats.troubles),
         hot_keys.snapshot,
         lambda: None if slow is None else slow.stats(),
         PROXY_METRICS,

@@ -40,9 +40,9 @@ from memlite.telemetry.hotkeys import HotKeys
 from memlite.telemetry.sampling import Sampler
 
 if TYPE_CHECKING:
-    from memlite.proxy.figures import Figures
     from memlite.proxy.move_watch import MoveWatch
     from memlite.proxy.queue import Tracer
+    from memlite.proxy.stats_collector import ProxyStatsCollector
     from memlite.proxy.tally import Counts
     from memlite.proxy.trace import Sample, Trace, Tracing
     from memlite.server.auth.auth import Authenticator
@@ -217,12 +217,12 @@ class Proxy:
         self._certificates_read = clock.now()
         self._http: Http | None = None
         self._move_watch: MoveWatch | None = None
-        self._figures: Figures | None = None
+        self._stats: ProxyStatsCollector | None = None
         if counts is not None:
-            self._figures = self._make_figures(config, sampler, slow, watchers, counts)
+            self._stats = self._make_stats_collector(config, sampler, slow, watchers, counts)
             if config.http is not None:
                 http = [one for one in listeners if one.http]
-                self._http = self._make_http(config, http, self._figures, hot_keys, slow)
+                self._http = self._make_http(config, http, self._stats, hot_keys, slow)
         self.lifecycle = Lifecycle(
             listeners=[one for one in listeners if not one.udp and not one.http],
             udp=(),
@@ -245,21 +245,21 @@ class Proxy:
         )
         self.request_stop = self.lifecycle.request_stop
 
-    def _make_figures(
+    def _make_stats_collector(
         self,
         config: Config,
         sampler: Sampler,
         slow: "SlowLog | None",
         watchers: ProxyWatchers,
         counts: "Counts",
-    ) -> "Figures":
-        from memlite.proxy.figures import Figures
+    ) -> "ProxyStatsCollector":
         from memlite.proxy.move_watch import MoveWatch
+        from memlite.proxy.stats_collector import ProxyStatsCollector
 
         follower, cluster = self._follower, self.cluster
         if self._store is not None:
             self._move_watch = MoveWatch(self._store, lambda: cluster.moving is not None)
-        return Figures(
+        return ProxyStatsCollector(
             config,
             self._clock,
             cluster,
@@ -283,7 +283,7 @@ class Proxy:
         self,
         config: Config,
         listeners: Sequence[Listener],
-        figures: "Figures",
+        stats: "ProxyStatsCollector",
         hot_keys: HotKeys,
         slow: "SlowLog | None",
     ) -> "Http":
@@ -291,16 +291,14 @@ class Proxy:
             from memlite.proxy.http import assemble
         except ImportError as error:
             raise not_installed(error) from None
-        return assemble(
-            config, listeners, tls=self._tls, figures=figures, hot_keys=hot_keys, slow=slow
-        )
+        return assemble(config, listeners, tls=self._tls, stats=stats, hot_keys=hot_keys, slow=slow)
 
     def _exported(self) -> "Snapshot":
-        """Return the proxy's figures, for ``--otlp``."""
+        """Return the proxy's statistics, for ``--otlp``."""
         if self._http is not None:
             return self._http.service.snapshot()
-        assert self._figures is not None  # noqa: S101 - with --otlp there are some
-        return self._figures.snapshot()
+        assert self._stats is not None  # noqa: S101 - with --otlp there are some
+        return self._stats.snapshot()
 
     async def run(self, ready: Callable[[], None], stopping: Callable[[], None]) -> None:
         """Serve until asked to stop; see `Lifecycle`.

@@ -8,8 +8,8 @@ from typing import Any, Final
 from memlite.loadtest import files
 from memlite.loadtest.cells import PER_SECOND, UNKNOWN, Cell, Number
 from memlite.loadtest.models.assess import BOUND, Check
-from memlite.loadtest.models.figures import plots_of
 from memlite.loadtest.models.output import as_csv, as_json, error_text, stations
+from memlite.loadtest.models.plots import plots_of
 from memlite.loadtest.models.study import TargetModels
 from memlite.loadtest.report.page import draw, render
 from memlite.loadtest.report.plots import Plot

@@ -15,7 +15,7 @@ from memlite.loadtest.multigets.analysis import (
     sentence,
 )
 from memlite.loadtest.multigets.cluster import SAMPLE
-from memlite.loadtest.multigets.figures import plots_of
+from memlite.loadtest.multigets.plots import plots_of
 from memlite.loadtest.multigets.runs import Settings
 from memlite.loadtest.report.page import draw, render
 from memlite.loadtest.report.tables import Column, Table

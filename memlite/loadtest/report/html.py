@@ -24,9 +24,9 @@ from memlite.loadtest.machines import load as load_machines
 from memlite.loadtest.prices import Cost, Prices, assumptions, costs
 from memlite.loadtest.prices import load as load_prices
 from memlite.loadtest.recommendation import Choice, choices, recommendation
+from memlite.loadtest.report.all_plots import all_plots
 from memlite.loadtest.report.check_tables import check_rows, sweep_rows
 from memlite.loadtest.report.compare import combine, comparison_warnings, names
-from memlite.loadtest.report.figures import figures
 from memlite.loadtest.report.page import PAGE_NAME, date, draw, render, run_facts
 from memlite.loadtest.report.plots import Plot, PlotData
 from memlite.loadtest.results import Interval, Latency, Point, Results, TargetInfo
@@ -50,7 +50,7 @@ def write(
     results = combine(runs)
     efficient = efficiencies(results, machines)  # before anything is written
     data = PlotData(results, costs(results, prices), prices)
-    available = figures(data)
+    available = all_plots(data)
     drawings, written = draw(available, folder)
     path = folder / PAGE_NAME
     files.write(

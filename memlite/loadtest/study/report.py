@@ -10,19 +10,19 @@ from memlite.loadtest import files
 from memlite.loadtest.factorial.sentences import answer as of_experiment
 from memlite.loadtest.factorial.tables import change_rows
 from memlite.loadtest.models.assess import BOUND
-from memlite.loadtest.models.figures import plots_of
 from memlite.loadtest.models.page import as_values
+from memlite.loadtest.models.plots import plots_of
 from memlite.loadtest.multigets.analysis import sentence
-from memlite.loadtest.multigets.figures import plots_of as multiget_plots
 from memlite.loadtest.multigets.page import tables_of
+from memlite.loadtest.multigets.plots import plots_of as multiget_plots
 from memlite.loadtest.report.factorial_plots import main_effects, variation
 from memlite.loadtest.report.factorial_residuals import residuals
 from memlite.loadtest.report.page import PAGE_NAME, date, draw, render, run_facts
 from memlite.loadtest.report.plots import Plot
 from memlite.loadtest.report.tables import Column, Table
-from memlite.loadtest.study.figures import sweep_plot, times_plot
 from memlite.loadtest.study.machines import names_of, placements, table_of_machines
 from memlite.loadtest.study.measured import Measured, answer, doubts
+from memlite.loadtest.study.plots import sweep_plot, times_plot
 from memlite.loadtest.study.sections import (
     lines,
     table_of_direct,

@@ -16,8 +16,8 @@ pytest.importorskip("jinja2", reason="the load tester needs memlite-cache[bench]
 from memlite.core.errors import ConfigError
 from memlite.loadtest import prices
 from memlite.loadtest.report import write_report
+from memlite.loadtest.report.all_plots import all_plots
 from memlite.loadtest.report.compare import combine, comparison_warnings, names
-from memlite.loadtest.report.figures import figures
 from memlite.loadtest.report.plots import PlotData
 from memlite.loadtest.report.style import DARK, LIGHT, css_variables, png, svg, target_styles
 from tests.support.copied import copied_tables, without_numbers
@@ -37,7 +37,7 @@ NASTY = [
 def plots_by_name(made):
     table = prices.load()
     data = PlotData(made, prices.costs(made, table), table)
-    return {plot.name: plot for plot in figures(data)}
+    return {plot.name: plot for plot in all_plots(data)}
 
 
 def renamed(made, name, *, old="memory"):

@@ -19,8 +19,8 @@ from memlite.loadtest.scaling import row_of
 from memlite.loadtest.selection import highest_throughput
 from memlite.loadtest.study.design import FULL, QUICK, Scale, Sweep, study
 from memlite.loadtest.study.expected import expected_seconds
-from memlite.loadtest.study.figures import sweep_plot, times_plot
 from memlite.loadtest.study.output import check, keep
+from memlite.loadtest.study.plots import sweep_plot, times_plot
 from memlite.loadtest.study.runs import Sweeps
 from memlite.loadtest.study.sections import (
     lines,

@@ -1,4 +1,4 @@
-"""Collects a proxy's figures as typed values, and says whether it can serve."""
+"""Collects a proxy's statistics as typed values, and says whether it can serve."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from memlite.server.admin.watchers import Watchers
     from memlite.telemetry.slow import SlowLog
 
-__all__ = ["Figures", "unreachable"]
+__all__ = ["ProxyStatsCollector", "unreachable"]
 
 _SUMMED: Final = (
     "up", "count", "requests", "failed", "refused", "timeouts", "connects", "emptied", "pending",
@@ -51,8 +51,8 @@ _SUMMED: Final = (
 )  # fmt: skip
 
 
-class Figures:
-    """Collects figures from the parts of a proxy that count and measure.
+class ProxyStatsCollector:
+    """Collects statistics from the parts of a proxy that count and measure.
 
     Args:
         config: the settings.
@@ -120,7 +120,7 @@ class Figures:
         return (*(("draining",) if self._draining() else ()), *unreachable(self._cluster))
 
     def snapshot(self) -> ProxySnapshot:
-        """Return all figures. To be called on the event loop."""
+        """Return all statistics. To be called on the event loop."""
         sampler = self._sampler
         return ProxySnapshot(
             build=running_build(),

@@ -1,4 +1,4 @@
-"""The figures of a study's sections: against the number of clients, and where time goes."""
+"""The plots of a study's sections: against the number of clients, and where time goes."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Figures for notebooks: models over what was measured."""
+"""Plots for notebooks: models over what was measured."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

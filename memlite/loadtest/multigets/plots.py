@@ -1,4 +1,4 @@
-"""Figures of multi-gets: response times, how they compare, and where the time goes."""
+"""Plots of multi-gets: response times, how they compare, and where the time goes."""
 
 from collections.abc import Callable, Sequence
 
@@ -34,7 +34,7 @@ _MOST_RATIO = 20.0
 
 
 def plots_of(found: Sequence[Comparison]) -> list[Plot]:
-    """Return the figures."""
+    """Return the plots."""
     return [_response(found), _ratio(found), _percentiles(found), _histograms(found)]
 
 

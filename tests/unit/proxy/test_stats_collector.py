@@ -1,4 +1,4 @@
-"""A proxy's figures: nodes that are added up, and whether it can serve."""
+"""A proxy's statistics: nodes that are added up, and whether it can serve."""
 
 import asyncio
 from dataclasses import replace
@@ -9,9 +9,9 @@ from memlite.cluster.topology import Gutter, Topology, parse_nodes
 from memlite.config import Config
 from memlite.core.clock import Clock
 from memlite.proxy.cluster import Cluster
-from memlite.proxy.figures import Figures, unreachable
 from memlite.proxy.link import Link
 from memlite.proxy.node import Access, Node
+from memlite.proxy.stats_collector import ProxyStatsCollector, unreachable
 from memlite.proxy.tally import new_counts
 from memlite.proxy.unread import UnreadReplies
 from memlite.proxy.watching import ProxyWatchers
@@ -38,7 +38,7 @@ def snapshot_of(cluster: Cluster) -> ProxySnapshot:
     counters, clock, sampler = Counters(), Clock(), Sampler()
     instrumentation = Instrumentation(counters, sampler)
     register = Register(10, counters, clock, instrumentation, None)
-    return Figures(
+    return ProxyStatsCollector(
         Config(),
         clock,
         cluster,

@@ -1,4 +1,4 @@
-"""Figures of models: what they predict, over what was measured."""
+"""Plots of models: what they predict, over what was measured."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ _HIGHEST = 2.5
 
 
 def plots_of(found: Sequence[TargetModels]) -> list[Plot]:
-    """Return the figures of all targets."""
+    """Return the plots of all targets."""
     plots = []
     for number, target in enumerate(found, 1):
         slug = re.sub(r"[^a-z0-9]+", "-", target.sweep.target.lower()).strip("-") or "target"
