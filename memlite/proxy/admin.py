@@ -12,7 +12,7 @@ from memlite.proxy.cluster import Cluster
 from memlite.proxy.discovery import Discovery
 from memlite.proxy.node import Node
 from memlite.proxy.stats_rows import times
-from memlite.proxy.unread import UnreadReplies
+from memlite.proxy.unread_replies import UnreadReplies
 from memlite.server.admin.request import NO_SLOW_LOG, PIPELINED
 from memlite.server.connections.register import Register
 from memlite.telemetry.counters import Counters

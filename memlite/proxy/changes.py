@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from memlite.proxy.answers import Answer
-from memlite.proxy.leftovers import builds_on_item, remove_leftover
+from memlite.proxy.leftover_holds import builds_on_item, remove_leftover
 from memlite.proxy.node import Node, Receiver
 from memlite.proxy.replica_requests import (
     HELD,

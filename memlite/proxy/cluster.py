@@ -12,21 +12,21 @@ from typing import Final, Protocol
 from memlite.cluster.topology import Node as NodeAddress
 from memlite.cluster.topology import Topology
 from memlite.core.logs import failure
-from memlite.proxy.again import Target, send_again
+from memlite.proxy.broadcast import Broadcast
 from memlite.proxy.changes import Changes
-from memlite.proxy.ending import Ending
-from memlite.proxy.everyone import Everyone
+from memlite.proxy.finished_moves import FinishedMoves
 from memlite.proxy.framing import NATIVE
 from memlite.proxy.gutter import Gutter
 from memlite.proxy.handover import Handover
 from memlite.proxy.merge import Merger
 from memlite.proxy.moving import Moving
 from memlite.proxy.node import Access, Node, Receiver
+from memlite.proxy.node_recovery import NodeRecovery
 from memlite.proxy.outages import Outages
 from memlite.proxy.promotions import Promotions
-from memlite.proxy.refusing import NO_NUL, Refusing
+from memlite.proxy.refusal import NO_NUL, Refusal
 from memlite.proxy.replicas import ReplicaSet, ReplicaSets
-from memlite.proxy.returning import Returning
+from memlite.proxy.resend import Target, send_again
 from memlite.proxy.whole_gets import WholeGets
 from memlite.server.scheduler import Scheduler
 
@@ -96,7 +96,7 @@ class Cluster:
         self.routes = 0
         self._scheduler = scheduler
         self._access = access
-        self._refusing: Refusing | None = None
+        self._refusal: Refusal | None = None
         self.strict = strict
         self._outages, self._outages_of_gutter = Outages(), Outages()
         self._started = False
@@ -110,7 +110,9 @@ class Cluster:
             max(30, math.ceil(10 * access.deadline)), over_after=3 * access.deadline
         )
         self.moving: Moving | None = None
-        self._ending = Ending(self.node_of, self._forget_all, self.deliver, self.replicated)
+        self._finished_moves = FinishedMoves(
+            self.node_of, self._forget_all, self.deliver, self.replicated
+        )
         self._moved = 0  # requests of moves that are over
         self._handover = Handover(scheduler, follows_within, self._forget_all, self.deliver)
         self.by_line: dict[bytes, Node | ReplicaSet] = {}
@@ -124,7 +126,7 @@ class Cluster:
             valid=self._still_are_the_nodes,
         )
         if topology is None:
-            self._refusing = Refusing("the nodes are not known yet")
+            self._refusal = Refusal("the nodes are not known yet")
         else:
             self._router = topology.router()
             # Nodes are taken as they are by a proxy that starts.
@@ -144,7 +146,7 @@ class Cluster:
     def _node(
         self, node: NodeAddress, topology: Topology, outages: Outages, *, missed: bool
     ) -> Node:
-        returning = Returning(
+        returning = NodeRecovery(
             missed=missed,
             empties=topology.on_return == "flush",
             joined=_digest(topology) if missed else "",
@@ -164,17 +166,17 @@ class Cluster:
     @property
     def makes_wait(self) -> bool:
         """Whether requests may wait for something else than the nodes."""
-        return self._handover.active or self._ending.active or self.moving is not None
+        return self._handover.active or self._finished_moves.active or self.moving is not None
 
     @property
     def refusal(self) -> bytes | None:
         """The reply to every request while the nodes are not known, else None."""
-        return None if self._refusing is None else self._refusing.error
+        return None if self._refusal is None else self._refusal.error
 
     @property
     def refusal_reason(self) -> str | None:
         """Why every request is refused, in a few words, else None."""
-        return None if self._refusing is None else self._refusing.reason
+        return None if self._refusal is None else self._refusal.reason
 
     def start(self) -> None:
         """Connect to the nodes."""
@@ -193,10 +195,10 @@ class Cluster:
         Nodes of the same name and address keep their connection. Others answer what they have been
         asked, and are then disconnected.
         """
-        suspended = self._refusing is not None
+        suspended = self._refusal is not None
         if suspended and self.topology is not None:
             _log.info("requests are forwarded again")
-        self._refusing = None
+        self._refusal = None
         before, self.topology = self.topology, topology
         if before is not None and replace(before, hot_keys=topology.hot_keys) == topology:
             if suspended or topology.hot_keys != before.hot_keys:
@@ -236,7 +238,7 @@ class Cluster:
 
         def retire_if_unused() -> None:
             keys.intersection_update(self.replicated.busy)
-            used = keys or self._ending.active
+            used = keys or self._finished_moves.active
             if used and time.monotonic() < until:
                 self.call_shortly(retire_if_unused)
                 return
@@ -303,7 +305,7 @@ class Cluster:
         self.failed_shards += number
 
     def _still_are_the_nodes(self, nodes: Sequence[Node]) -> bool:
-        return nodes is self.nodes and self._refusing is None
+        return nodes is self.nodes and self._refusal is None
 
     def _get_again(self, request: bytes, receiver: Receiver) -> None:
         """Send a get of several keys that has waited."""
@@ -316,7 +318,7 @@ class Cluster:
     @property
     def whole_gets(self) -> "Target | None":
         """What a get of several keys is sent to as a whole; None if it is split."""
-        return None if self._refusing is not None else self._whole_gets
+        return None if self._refusal is not None else self._whole_gets
 
     def _set_hot_keys(self, topology: Topology) -> None:
         if topology.hot_keys or self.hot.active:
@@ -347,7 +349,7 @@ class Cluster:
         if moving is not None:
             self._moved += moving.requests
             self.moving = None
-            self._ending.begin(moving)
+            self._finished_moves.begin(moving)
             _log.info("no keys move between nodes any more")
         if topology.move is None:
             return
@@ -373,9 +375,9 @@ class Cluster:
 
     def suspend(self, reason: str) -> None:
         """Refuse all requests until the topology is known again."""
-        if self._refusing is None or self._refusing.reason != reason:
+        if self._refusal is None or self._refusal.reason != reason:
             _log.warning("no request is forwarded: %s", reason, extra=failure("forwarding_stopped"))
-        self._refusing = Refusing(reason)
+        self._refusal = Refusal(reason)
         self.hot.suspend()
         self._forget_all()
 
@@ -387,13 +389,13 @@ class Cluster:
     @property
     def targets(self) -> "Sequence[Target]":
         """What to send a request for all nodes to."""
-        if self._refusing is not None:
-            return [self._refusing]
+        if self._refusal is not None:
+            return [self._refusal]
         # As one request: there may be other nodes when it is carried out.
-        if self._ending.active:
-            return [self._ending.everyone(lambda: Everyone(self.targets))]
+        if self._finished_moves.active:
+            return [self._finished_moves.everyone(lambda: Broadcast(self.targets))]
         if self._handover.anything_waits:
-            return [self._handover.target(None, lambda: Everyone(self.targets))]
+            return [self._handover.target(None, lambda: Broadcast(self.targets))]
         return self._every_target
 
     @property
@@ -408,16 +410,16 @@ class Cluster:
         """Return the node that has a key."""
         node = self.known_nodes.get(key)
         if node is None:
-            if self._refusing is not None:
-                return self._refusing
-            if self.moving is not None or self._ending.active:
+            if self._refusal is not None:
+                return self._refusal
+            if self.moving is not None or self._finished_moves.active:
                 target = self._moving_target(key)
                 if target is not None:
                     return target  # it is not remembered, so that gets do not pass it by
             if self._handover.active and self._is_handed_over(key):
                 return self._handover.target(key, partial(self.node_of, key))
             node = self._found(key)
-            if b"\0" in key or (self._ending.active and self.replicated.resuming):
+            if b"\0" in key or (self._finished_moves.active and self.replicated.resuming):
                 return node  # see `node_of_word`; or later requests would pass those that wait
             if len(self.known_nodes) >= _MOST_REMEMBERED:
                 self.known_nodes.clear()
@@ -428,8 +430,8 @@ class Cluster:
         """Return the node that has the key of a get, and remember it by the whole line."""
         node = self.known_nodes.get(key)
         if node is None:
-            odd = b"\0" in key or self._refusing is not None or self._handover.active
-            if odd or self.moving is not None or self._ending.active:
+            odd = b"\0" in key or self._refusal is not None or self._handover.active
+            if odd or self.moving is not None or self._finished_moves.active:
                 return self.node_of_word(key)
             node = self._found(key)
         self.remember(line, node)
@@ -455,8 +457,8 @@ class Cluster:
 
     def _moving_target(self, key: bytes) -> "Target | None":
         """Return what has a key that moves, or did until now; None for a key that stays."""
-        if self._ending.active:
-            target = self._ending.target(key)
+        if self._finished_moves.active:
+            target = self._finished_moves.target(key)
             if target is not None:
                 return target
         return None if self.moving is None else self.moving.target(key)

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from memlite.core.build import mypyc_attr
-from memlite.proxy.lone import writer_of
 from memlite.proxy.ordering import OrderedReplies
-from memlite.proxy.unread import UnreadReplies
+from memlite.proxy.single_requests import writer_of
+from memlite.proxy.unread_replies import UnreadReplies
 from memlite.server.connections.connection import Connection, ConnectionServices
 from memlite.server.execution.dialects import Dialect
 

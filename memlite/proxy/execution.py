@@ -50,7 +50,7 @@ class ForwardingExecution:
         self._counts = counts
         if counts is not None:
             # Now, as the process may be about to lose read access to Python's files.
-            importlib.import_module("memlite.proxy.counted")
+            importlib.import_module("memlite.proxy.counting_executors")
 
     def executor(self, dialect: Dialect, client: ExecutingClient, out: list[Part]) -> ProxyExecutor:
         """Return an executor for a client."""
@@ -58,7 +58,7 @@ class ForwardingExecution:
         if self._counts is not None:
             return self._counted(self._counts, dialect, forwarding, out)
         if self._queue is not None:
-            from memlite.proxy.queued import QueuedBinaryExecutor, QueuedTextExecutor
+            from memlite.proxy.queued_executors import QueuedBinaryExecutor, QueuedTextExecutor
 
             kind = QueuedBinaryExecutor if dialect is BINARY else QueuedTextExecutor
             return kind(self._cluster, self._admin, forwarding, out, self._recognizer, self._queue)
@@ -72,7 +72,7 @@ class ForwardingExecution:
         self, counts: "Counts", dialect: Dialect, client: ForwardingClient, out: list[Part]
     ) -> ProxyExecutor:
         """Return an executor that counts commands as well."""
-        from memlite.proxy import counted
+        from memlite.proxy import counting_executors as counted
 
         binary, others = dialect is BINARY, (self._cluster, self._admin, client, out)
         if self._queue is not None:

@@ -21,7 +21,7 @@ from memlite.proxy.ordering import MOST_REQUESTS, ForwardingClient, OrderedRepli
 from memlite.proxy.parts import SPLIT, SPLIT_KEYS, JoinedBatch, JoinedMultiGet
 from memlite.proxy.plain import WORDS, delete_of, plain, without_quiet
 from memlite.proxy.recognizer import Recognizer
-from memlite.proxy.refusing import NO_NUL
+from memlite.proxy.refusal import NO_NUL
 from memlite.proxy.requests import (
     Flush,
     MultiGet,

@@ -7,7 +7,7 @@ from memlite.protocol import replies
 from memlite.proxy.gutter_requests import keys_of, rewritten, with_keys
 from memlite.proxy.merge import Merger
 from memlite.proxy.node import Node, Receiver
-from memlite.proxy.returning import FLUSH
+from memlite.proxy.node_recovery import FLUSH
 
 __all__ = ["Gutter"]
 

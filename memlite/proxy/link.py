@@ -9,7 +9,7 @@ from typing import Protocol, cast
 
 from memlite.client import ReplyError, ReplyScanner
 from memlite.core.build import mypyc_attr
-from memlite.proxy.lone import writer_of
+from memlite.proxy.single_requests import writer_of
 
 __all__ = ["Link", "LinkOwner", "NodeLostError"]
 

@@ -1,4 +1,4 @@
-/* A request that came alone: Lone in lone.py. */
+/* A request that came alone: Lone in single_requests.py. */
 
 typedef struct {
     PyObject_HEAD

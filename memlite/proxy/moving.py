@@ -9,12 +9,12 @@ from memlite.cluster.moving.copies import Copies
 from memlite.cluster.topology import Move, Phase, Topology
 from memlite.cluster.topology import Node as NodeAddress
 from memlite.core.clock import Clock
-from memlite.proxy.again import Target
 from memlite.proxy.changes import Changes
 from memlite.proxy.moving_flush import Behind, MovingFlush
 from memlite.proxy.moving_pair import Pair
 from memlite.proxy.node import Node
 from memlite.proxy.replicas import ReplicaSet
+from memlite.proxy.resend import Target
 from memlite.server.scheduler import Scheduler
 
 __all__ = ["Moving"]

@@ -18,7 +18,7 @@ from memlite.cluster.topology import Phase
 from memlite.core.clock import Clock
 from memlite.core.errors import StorageError, VersionConflict
 from memlite.core.meta_flags import MetaFlags
-from memlite.proxy.asking import ask
+from memlite.proxy.async_requests import ask
 from memlite.proxy.node import Node
 
 __all__ = ["PairBackend"]

@@ -8,10 +8,10 @@ from typing import Final
 
 from memlite.core.errors import StorageError
 from memlite.protocol import replies
-from memlite.proxy.again import Target, send_again
-from memlite.proxy.asking import ask
+from memlite.proxy.async_requests import ask
 from memlite.proxy.changes import Changes
 from memlite.proxy.node import TOO_LATE, Node, Receiver
+from memlite.proxy.resend import Target, send_again
 from memlite.server.scheduler import Scheduler
 
 __all__ = ["Behind", "MovingFlush"]

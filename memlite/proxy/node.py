@@ -15,14 +15,14 @@ from memlite.client import FENCE, LoginRefusedError, TextLogin, open_transport
 from memlite.cluster.membership.lease import Lease
 from memlite.cluster.topology import Node as NodeAddress
 from memlite.protocol.replies import END, STORED
-from memlite.proxy.arriving import ArrivingLink
 from memlite.proxy.batch import BatchPart
 from memlite.proxy.framing import NATIVE, split_gets
 from memlite.proxy.link import NodeLostError
-from memlite.proxy.lone import HAND_OUT
+from memlite.proxy.native_link import NativeLink
+from memlite.proxy.node_recovery import NodeRecovery
 from memlite.proxy.parts import Part
 from memlite.proxy.requests import KeysPart
-from memlite.proxy.returning import Returning
+from memlite.proxy.single_requests import HAND_OUT
 from memlite.server.scheduler import Scheduler
 from memlite.telemetry.counters import LatencyHistogram
 
@@ -188,7 +188,7 @@ class Node:
         access: Access,
         delivered: Callable[[], None],
         surroundings: Surroundings,
-        returning: Returning,
+        returning: NodeRecovery,
     ) -> None:
         self.name = node.name
         self.address = node.address
@@ -452,7 +452,7 @@ class Node:
     async def _stay_connected(self) -> None:
         pause = _FIRST_PAUSE
         while True:
-            link = ArrivingLink(self)
+            link = NativeLink(self)
             try:
                 await self._open(link)
                 await self._prepare(link)
@@ -678,7 +678,7 @@ def _error_line(name: str, reason: str) -> bytes:
 
 if NATIVE is not None:
     NATIVE.know(
-        Node, ArrivingLink, deque, BatchPart, KeysPart, Timing, Lease, Scheduler,
+        Node, NativeLink, deque, BatchPart, KeysPart, Timing, Lease, Scheduler,
         LatencyHistogram, _monotonic, time.monotonic_ns, _MANY_PENDING, _BETWEEN_TIMES,
         _BETWEEN_ITS_TIMES,
     )  # fmt: skip

@@ -17,7 +17,7 @@ from memlite.config import Settings, load
 from memlite.config.options import OPTIONS_BY_NAME
 from memlite.config.parsers import MEGABYTE, size
 from memlite.core.errors import ConfigError
-from memlite.proxy.unread import UNREAD_LIMIT
+from memlite.proxy.unread_replies import UNREAD_LIMIT
 from memlite.server.otlp.sampling import traced_one_in
 
 if TYPE_CHECKING:

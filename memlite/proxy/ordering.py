@@ -6,10 +6,10 @@ from typing import Any, Final, Protocol
 from memlite.core.build import mypyc_attr
 from memlite.memory import Part
 from memlite.proxy.cluster import Cluster
-from memlite.proxy.lone import Lone
 from memlite.proxy.merge import Merger
 from memlite.proxy.node import MOST_IN_BATCH
 from memlite.proxy.requests import Request
+from memlite.proxy.single_requests import Lone
 from memlite.server.execution.command_set import CommandObserver
 
 __all__ = ["MOST_REQUESTS", "ForwardingClient", "OrderedReplies"]
@@ -106,7 +106,7 @@ class OrderedReplies:
         return sum([request.held for request in queue]) if queue else 0
 
     def peer_has_read(self) -> None:
-        """Do nothing: replies are few enough to wait, see `memlite.proxy.unread`."""
+        """Do nothing: replies are few enough to wait, see `memlite.proxy.unread_replies`."""
 
     def detach(self) -> None:
         """Disconnect from a lost connection; the nodes still answer."""

@@ -12,12 +12,12 @@ from memlite.cluster.hot_keys import HotKey
 from memlite.cluster.membership.lease import LEASE, MARGIN
 from memlite.core.uris import uri_encoded
 from memlite.protocol.meta import encode_key
-from memlite.proxy.again import Target
 from memlite.proxy.answers import Answer
 from memlite.proxy.changes import Change, Changes
 from memlite.proxy.node import Node, Receiver
 from memlite.proxy.replica_requests import Key
 from memlite.proxy.replicas import FlushTwice, ReplicaSet
+from memlite.proxy.resend import Target
 
 __all__ = ["HotSet", "Promotions"]
 

@@ -17,12 +17,12 @@ from memlite.protocol import Limits, TextParser
 from memlite.proxy.admin import ProxyAdmin
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.execution import ForwardingExecution
-from memlite.proxy.held import HeldReplies
+from memlite.proxy.held_replies import HeldReplies
+from memlite.proxy.native_connection import NativeConnection
 from memlite.proxy.node import Access
-from memlite.proxy.receiving import ReceivingConnection
 from memlite.proxy.topology_file import TopologyFile
-from memlite.proxy.unread import UNREAD_LIMIT, UnreadReplies
-from memlite.proxy.watching import ProxyWatchers
+from memlite.proxy.unread_replies import UNREAD_LIMIT, UnreadReplies
+from memlite.proxy.watchers import ProxyWatchers
 from memlite.server.connections.connection import Connection, ConnectionServices
 from memlite.server.connections.connector import connector
 from memlite.server.connections.intake import Intake
@@ -134,7 +134,7 @@ class Proxy:
         tracers: list[Tracer] = []
         slow = _slow_log(config, clock)
         if slow is not None:
-            from memlite.proxy.slow import SlowRequests
+            from memlite.proxy.slow_log import SlowRequests
 
             tracers.append(SlowRequests(slow))
         # Whether the queue gets only those requests that are traced.
@@ -349,7 +349,7 @@ class Proxy:
 
     def connect(self) -> Connection:
         """Return the protocol for a new connection."""
-        return ReceivingConnection(self._services, self._unread_replies)
+        return NativeConnection(self._services, self._unread_replies)
 
     def _readers(self) -> list[tuple[str, Callable[[], None]]]:
         """Return what SIGHUP reloads."""

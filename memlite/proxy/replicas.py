@@ -6,14 +6,13 @@ from typing import Final, cast
 
 from memlite.client import FENCE
 from memlite.protocol import replies
-from memlite.proxy.again import Several, Target, send_again
 from memlite.proxy.answers import Answer
+from memlite.proxy.broadcast import ask_all
 from memlite.proxy.changes import Change, Changes, Primary
-from memlite.proxy.everyone import ask_all
 from memlite.proxy.gutter_requests import keys_of
-from memlite.proxy.leftovers import odd, remove_leftover
+from memlite.proxy.held_parts import PARTS
+from memlite.proxy.leftover_holds import odd, remove_leftover
 from memlite.proxy.node import TOO_LATE, Node, Receiver
-from memlite.proxy.partial import PARTS
 from memlite.proxy.replica_requests import (
     Key,
     drop,
@@ -27,6 +26,7 @@ from memlite.proxy.replica_requests import (
     number,
     shows_hold,
 )
+from memlite.proxy.resend import Several, Target, send_again
 
 __all__ = ["FlushTwice", "ReplicaSet", "ReplicaSets", "found_items"]
 

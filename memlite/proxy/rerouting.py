@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from memlite.protocol import replies
-from memlite.proxy.again import Target, send_again
-from memlite.proxy.everyone import Everyone
+from memlite.proxy.broadcast import Broadcast
 from memlite.proxy.gutter_requests import keys_of
 from memlite.proxy.node import Receiver
-from memlite.proxy.refusing import NO_NUL
+from memlite.proxy.refusal import NO_NUL
+from memlite.proxy.resend import Target, send_again
 
 __all__ = ["Router", "rerouted"]
 
@@ -41,7 +41,7 @@ def rerouted(
         if target is NO_NUL:
             now: Target = target
         elif not keys:
-            now = _Done() if found else Everyone(router.targets)
+            now = _Done() if found else Broadcast(router.targets)
         else:
             now = router.node_of(keys[0]) if len(keys) == 1 else _Keys(router)
         found.append((now, data, receiver))

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from memlite.proxy.queue import Ticket
 from memlite.proxy.trace import Choice, Sample
-from memlite.proxy.traced import command_of
+from memlite.proxy.trace_rows import command_of
 from memlite.server.execution.results import failed, result_of
 from memlite.telemetry.spans import Span, SpanName
 from memlite.telemetry.tracing import new_name

@@ -13,7 +13,7 @@ from memlite.core.clock import Clock
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.node import Node
 from memlite.proxy.tally import Counts, by_result
-from memlite.proxy.unread import UnreadReplies
+from memlite.proxy.unread_replies import UnreadReplies
 from memlite.server.admin.stats_collector import loop_name
 from memlite.server.connections.intake import Intake
 from memlite.server.connections.register import Register

@@ -17,7 +17,7 @@ from memlite.config.parsers import nanoseconds
 from memlite.core.errors import ConfigError, StartError
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.queue import Ticket
-from memlite.proxy.traced import COLUMNS, Row, row_of
+from memlite.proxy.trace_rows import COLUMNS, Row, row_of
 from memlite.server.scheduler import Scheduler
 
 __all__ = ["Choice", "Sample", "Trace", "Tracing", "parse_sample"]

@@ -7,8 +7,8 @@ from typing import Final
 from memlite.proxy.answers import Answer
 from memlite.proxy.changes import Changes
 from memlite.proxy.gutter_requests import keys_of
+from memlite.proxy.held_parts import PARTS, TOO_MUCH
 from memlite.proxy.node import Node, Receiver
-from memlite.proxy.partial import PARTS, TOO_MUCH
 from memlite.proxy.replica_requests import Key, has_hold
 from memlite.proxy.replicas import ReplicaSet, found_items
 

@@ -1,4 +1,4 @@
-/* Writes to a transport whose socket it knows: writer_of in lone.py. */
+/* Writes to a transport whose socket it knows: writer_of in single_requests.py. */
 
 typedef struct {
     PyObject_HEAD

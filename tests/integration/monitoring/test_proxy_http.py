@@ -295,7 +295,8 @@ import sys
 from memlite.cli.main import main
 code = main(["proxy", *sys.argv[1:]])
 found = [n for n in sys.modules if n.startswith(("aiohttp", "memlite.server.http."))]
-ours = ("memlite.proxy.counted", "memlite.proxy.stats_collector", "memlite.telemetry.metrics")
+ours = ("memlite.proxy.counting_executors", "memlite.proxy.stats_collector",
+        "memlite.telemetry.metrics")
 print("imported:", *found, *(n for n in sys.modules if n.startswith(ours)))
 sys.exit(code)
 """

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from memlite.proxy.arriving import ArrivingLink
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.framing import NATIVE
-from memlite.proxy.lone import Lone
+from memlite.proxy.native_link import NativeLink
 from memlite.proxy.node import Node
+from memlite.proxy.single_requests import Lone
 from memlite.server.scheduler import Scheduler
 from memlite.telemetry.counters import Counters, LatencyHistogram
 from tests.unit.proxy.clusters import cluster_of
@@ -33,7 +33,7 @@ def connected(cluster: Cluster) -> list[NodeTransport]:
     """Connect the nodes; return what they are sent."""
     transports = []
     for node in cluster.nodes:
-        link = ArrivingLink(node)
+        link = NativeLink(node)
         transports.append(NodeTransport(Random(1)))
         link.connection_made(cast("Any", transports[-1]))
         node._serve(link)

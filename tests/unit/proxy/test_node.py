@@ -8,8 +8,8 @@ from typing import Any, cast
 from memlite.cluster.topology import parse_nodes
 from memlite.proxy.link import Link
 from memlite.proxy.node import Access, Node
+from memlite.proxy.node_recovery import NodeRecovery
 from memlite.proxy.outages import Outages
-from memlite.proxy.returning import Returning
 from memlite.server.scheduler import Scheduler
 
 
@@ -45,7 +45,7 @@ def served(access: Access | None = None) -> tuple[Node, Silent]:
     scheduler = Scheduler()
     scheduler.loop = asyncio.get_running_loop()
     (address,) = parse_nodes("127.0.0.1:1").nodes
-    returning = Returning(missed=False, empties=True)
+    returning = NodeRecovery(missed=False, empties=True)
     access = access or Access(60)
     node = Node(address, scheduler, access, lambda: None, Outages(), returning)
     link, transport = Link(node), Silent()

@@ -5,11 +5,11 @@ from typing import Any, cast
 
 from memlite.cluster.topology import parse_nodes
 from memlite.protocol.replies import END, OK
-from memlite.proxy.again import Target
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.node import Receiver
 from memlite.proxy.queue import RequestQueue, Ticket
-from memlite.proxy.refusing import NO_NUL
+from memlite.proxy.refusal import NO_NUL
+from memlite.proxy.resend import Target
 from memlite.server.scheduler import Scheduler
 from tests.unit.proxy.clusters import cluster_of
 from tests.unit.proxy.transcripts import Loop

@@ -13,8 +13,8 @@ from memlite.proxy.link import Link
 from memlite.proxy.node import Access, Node
 from memlite.proxy.stats_collector import ProxyStatsCollector, unreachable
 from memlite.proxy.tally import new_counts
-from memlite.proxy.unread import UnreadReplies
-from memlite.proxy.watching import ProxyWatchers
+from memlite.proxy.unread_replies import UnreadReplies
+from memlite.proxy.watchers import ProxyWatchers
 from memlite.server.connections.intake import Intake
 from memlite.server.connections.register import Register
 from memlite.server.execution.instrumentation import Instrumentation

@@ -10,7 +10,7 @@ from memlite.core.errors import ConfigError, StartError
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.queue import RequestQueue, Ticket
 from memlite.proxy.trace import Sample, Trace, Tracing, parse_sample
-from memlite.proxy.traced import COLUMNS, row_of
+from memlite.proxy.trace_rows import COLUMNS, row_of
 from memlite.server.scheduler import Scheduler
 from tests.support.waiting import wait_until
 

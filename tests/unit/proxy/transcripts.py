@@ -15,10 +15,10 @@ from typing import Any, cast
 from memlite.core.clock import Clock
 from memlite.protocol import Limits
 from memlite.protocol.limits import LONGEST_GET
-from memlite.proxy.arriving import ArrivingLink
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.executor import ProxyExecutor
 from memlite.proxy.framing import NATIVE
+from memlite.proxy.native_link import NativeLink
 from memlite.proxy.node import Node
 from memlite.proxy.recognizer import Recognizer
 from memlite.telemetry.counters import Counters
@@ -221,8 +221,8 @@ def _one(rng: random.Random, *, sets: float) -> bytes:
     return line % (key, len(value)) + value + b"\r\n"
 
 
-def serve(node: Node, rng: random.Random) -> tuple[ArrivingLink, NodeTransport]:
-    link, transport = ArrivingLink(node), NodeTransport(rng)
+def serve(node: Node, rng: random.Random) -> tuple[NativeLink, NodeTransport]:
+    link, transport = NativeLink(node), NodeTransport(rng)
     link.connection_made(cast("Any", transport))
     node._serve(link)
     return link, transport

@@ -14,7 +14,7 @@ from memlite.lab import Station, closed_mmm, exponentiality
 from memlite.loadtest.models import traces
 from memlite.loadtest.models.study import model_targets
 from memlite.loadtest.models.traces import RESOLUTION, read_trace
-from memlite.proxy.traced import COLUMNS
+from memlite.proxy.trace_rows import COLUMNS
 from tests.unit.loadtest.models.synthetic import SECONDS, STARTED, points, results
 
 

@@ -26,7 +26,7 @@ from memlite.loadtest.multigets.runs import (
 )
 from memlite.loadtest.results import Latency
 from memlite.loadtest.statistics import latency, new_histogram
-from memlite.proxy.traced import COLUMNS
+from memlite.proxy.trace_rows import COLUMNS
 from tests.support.copied import copied_tables, without_numbers
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9)

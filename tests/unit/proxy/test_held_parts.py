@@ -5,11 +5,11 @@ from typing import cast
 
 import pytest
 
-from memlite.proxy.again import send_again
 from memlite.proxy.changes import Changes
+from memlite.proxy.held_parts import TOO_MUCH, HeldParts
 from memlite.proxy.node import Node, Receiver
-from memlite.proxy.partial import TOO_MUCH, HeldParts
 from memlite.proxy.replicas import ReplicaSet
+from memlite.proxy.resend import send_again
 from memlite.proxy.whole_gets import WholeGets
 from tests.unit.proxy.copies import Client
 
@@ -39,7 +39,7 @@ class Target:
 def held(monkeypatch: pytest.MonkeyPatch) -> HeldParts:
     """Room for two items."""
     held = HeldParts(65)
-    for module in ("again", "replicas", "whole_gets"):
+    for module in ("resend", "replicas", "whole_gets"):
         monkeypatch.setattr(f"memlite.proxy.{module}.PARTS", held)
     return held
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from memlite.cluster.topology import Move, Phase
-from memlite.proxy.ending import _FULL, _MOST_WAITING
+from memlite.proxy.finished_moves import _FULL, _MOST_WAITING
 from tests.unit.proxy.moves import Scene, play, reply_to
 
 

@@ -33,7 +33,7 @@ class UnreadReplies:
     A proxy does not send more requests for such a client, but it must take the replies to those
     that it has sent: they arrive on connections that all clients share. A client may have 64 of
     them, each as large as a value may be. Replies that wait for an earlier one count as well; see
-    `memlite.proxy.held`.
+    `memlite.proxy.held_replies`.
 
     Args:
         most: bytes for all clients together. Beyond it, the client with the most is disconnected.

@@ -14,7 +14,7 @@ from memlite.proxy.binary import BinaryProxyExecutor
 from memlite.proxy.cluster import Target
 from memlite.proxy.executor import ProxyExecutor
 from memlite.proxy.merge import Merger
-from memlite.proxy.queued import QueuedBinaryExecutor, QueuedTextExecutor
+from memlite.proxy.queued_executors import QueuedBinaryExecutor, QueuedTextExecutor
 from memlite.proxy.requests import MultiGet, Replaced, Request, Whole
 from memlite.proxy.tally import NO_REPLY, QUIET, Counts, head_of, status_of
 from memlite.server.execution.command_set import CommandObserver

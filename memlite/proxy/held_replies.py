@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.node import Node
-from memlite.proxy.unread import UnreadReplies
+from memlite.proxy.unread_replies import UnreadReplies
 from memlite.server.scheduler import Scheduler
 
 __all__ = ["HeldReplies"]

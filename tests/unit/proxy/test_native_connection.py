@@ -16,16 +16,16 @@ from memlite.core.clock import Clock
 from memlite.protocol import Limits
 from memlite.protocol.discovery import CLUSTER_KEY
 from memlite.protocol.limits import LONGEST_GET
-from memlite.proxy.arriving import ArrivingLink
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.executor import ProxyExecutor
 from memlite.proxy.framing import NATIVE
 from memlite.proxy.link import Link
-from memlite.proxy.lone import writer_of
+from memlite.proxy.native_link import NativeLink
 from memlite.proxy.node import Node
 from memlite.proxy.parts import JoinedBatch
 from memlite.proxy.recognizer import Recognizer
 from memlite.proxy.requests import Read
+from memlite.proxy.single_requests import writer_of
 from memlite.telemetry.counters import Counters
 from tests.unit.proxy.clusters import cluster_of
 from tests.unit.proxy.transcripts import Loop, NodeTransport
@@ -159,7 +159,7 @@ def test_a_lost_connection_is_left_to_the_transport() -> None:
         def link_lost(self, reason: str, *, down: bool) -> None: ...
 
     async def main() -> None:
-        link = ArrivingLink(cast("Any", Owner()))
+        link = NativeLink(cast("Any", Owner()))
         with socket.create_server(("127.0.0.1", 0)) as server:
             loop = asyncio.get_running_loop()
             await loop.create_connection(lambda: link, *server.getsockname())
@@ -183,7 +183,7 @@ def test_a_link_without_a_node_is_served_by_the_method_in_python() -> None:
 
     async def main() -> list[bytes]:
         owner = Owner()
-        link = ArrivingLink(cast("Any", owner))
+        link = NativeLink(cast("Any", owner))
         for data in (b"END\r\n", b"x", b""):
             link.data_received(data)
         return owner.seen
@@ -193,7 +193,7 @@ def test_a_link_without_a_node_is_served_by_the_method_in_python() -> None:
 
 def test_a_receiver_serves_connections_of_its_type_alone() -> None:
     with pytest.raises(TypeError, match="not such a connection"):
-        vars(ArrivingLink)["data_received"].__get__(3)
+        vars(NativeLink)["data_received"].__get__(3)
     with pytest.raises(TypeError):
         NATIVE.Receiver(3)
     with pytest.raises(TypeError):
@@ -203,7 +203,7 @@ def test_a_receiver_serves_connections_of_its_type_alone() -> None:
 
 
 async def _received_nothing() -> None:
-    ArrivingLink(cast("Any", None)).data_received()  # type: ignore[call-arg]
+    NativeLink(cast("Any", None)).data_received()  # type: ignore[call-arg]
 
 
 def test_what_is_bound_is_freed() -> None:
@@ -276,7 +276,7 @@ async def client() -> Receiving:
         cluster.node_of_line(b"get %b\r\n" % key, key)
         cluster.known_nodes[key] = cluster.nodes[0]
     node = cluster.nodes[0]
-    link = ArrivingLink(node)
+    link = NativeLink(node)
     link.connection_made(cast("Any", NodeTransport(Random(1))))
     node._serve(link)
     return Receiving(cluster)
@@ -478,7 +478,7 @@ async def test_what_is_there_of_a_batch_is_sent_soon() -> None:
     cluster = cluster_of(2, cast("Any", loop))
     keys = {cluster.node_of_line(b"get %d\r\n" % n, b"%d" % n): b"%d" % n for n in range(99)}
     for node in cluster.nodes:
-        link = ArrivingLink(node)
+        link = NativeLink(node)
         link.connection_made(cast("Any", NodeTransport(Random(1))))
         node._serve(link)
     clients = [Receiving(cluster) for _ in range(3)]

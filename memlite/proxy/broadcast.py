@@ -7,14 +7,14 @@ from memlite.protocol import replies
 from memlite.proxy.answers import Answer
 from memlite.proxy.node import Receiver
 
-__all__ = ["Everyone", "ask_all"]
+__all__ = ["Broadcast", "ask_all"]
 
 
 class _Target(Protocol):
     def send(self, request: bytes, receiver: Receiver) -> None: ...
 
 
-class Everyone:
+class Broadcast:
     """Stands for several targets.
 
     Args:

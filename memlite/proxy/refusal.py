@@ -1,15 +1,15 @@
-"""What stands for the nodes while they are not known."""
+"""A target that refuses every request: it stands for nodes that are not known."""
 
 from typing import Final, Protocol
 
-__all__ = ["NO_NUL", "Refusing"]
+__all__ = ["NO_NUL", "Refusal"]
 
 
 class _Failing(Protocol):
     def fail(self, error: bytes) -> None: ...
 
 
-class Refusing:
+class Refusal:
     """Refuses every request.
 
     Args:
@@ -30,7 +30,7 @@ class Refusing:
         receiver.fail(self.error)
 
 
-NO_NUL: Final = Refusing("a key with a NUL needs base64 through a proxy", "CLIENT_ERROR")
+NO_NUL: Final = Refusal("a key with a NUL needs base64 through a proxy", "CLIENT_ERROR")
 """What stands for the node of a text key with a NUL.
 
 For older memcacheds a line ends there. They would take the value for further commands, with replies

@@ -5,10 +5,10 @@ from typing import cast
 import pytest
 
 from memlite.cluster.topology import Phase
-from memlite.proxy.again import send_again
 from memlite.proxy.changes import Changes
 from memlite.proxy.node import TOO_LATE, Node, Receiver
 from memlite.proxy.replicas import ReplicaSet
+from memlite.proxy.resend import send_again
 from memlite.proxy.whole_gets import WholeGets
 from tests.unit.proxy.copies import Client, Connection, Server, setting
 from tests.unit.proxy.moves import Scene, play

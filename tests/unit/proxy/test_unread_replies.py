@@ -9,7 +9,7 @@ from memlite.config import Config
 from memlite.proxy.connection import ProxyConnection
 from memlite.proxy.node import Access
 from memlite.proxy.proxy import Proxy
-from memlite.proxy.unread import UnreadReplies
+from memlite.proxy.unread_replies import UnreadReplies
 from memlite.server.connections.states import State
 from memlite.server.execution.dialects import TEXT
 

@@ -10,7 +10,7 @@ import pytest
 from memlite.memory import Part
 from memlite.protocol import Limits, TextParser
 from memlite.proxy.cluster import Cluster
-from memlite.proxy.counted import CountedTextExecutor
+from memlite.proxy.counting_executors import CountedTextExecutor
 from memlite.proxy.node import Node, Receiver
 from memlite.proxy.recognizer import Recognizer
 from memlite.proxy.tally import by_result, new_counts

@@ -7,10 +7,10 @@ from memlite.proxy.executor import ProxyExecutor
 from memlite.proxy.framing import NATIVE
 from memlite.telemetry.counters import Counters
 
-__all__ = ["ReceivingConnection"]
+__all__ = ["NativeConnection"]
 
 
-class ReceivingConnection(ProxyConnection):
+class NativeConnection(ProxyConnection):
     """Forwards known gets, and changes of known keys, that come alone without the interpreter.
 
     Args:

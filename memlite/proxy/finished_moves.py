@@ -5,20 +5,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from memlite.proxy.again import Target
 from memlite.proxy.changes import Changes
 from memlite.proxy.moving import Moving
 from memlite.proxy.moving_flush import Behind
 from memlite.proxy.node import Receiver
+from memlite.proxy.resend import Target
 
-__all__ = ["Ending"]
+__all__ = ["FinishedMoves"]
 
 _MOST_WAITING: Final = 4096
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _FULL: Final = b"SERVER_ERROR too many requests wait for keys that have moved\r\n"
 
 
-class Ending:
+class FinishedMoves:
     """Delays requests that would overtake earlier ones, which a move that is over still has.
 
     No request is given to such a move any more, so that it is done within a few deadlines, however
@@ -121,13 +121,13 @@ class Ending:
 class _Waiting:
     """What requests are sent to that wait for a move's."""
 
-    __slots__ = ("_ending", "_find", "_key")
+    __slots__ = ("_find", "_key", "_moves")
 
-    def __init__(self, ending: Ending, key: bytes | None, find: Callable[[], Target]) -> None:
-        self._ending = ending
+    def __init__(self, moves: FinishedMoves, key: bytes | None, find: Callable[[], Target]) -> None:
+        self._moves = moves
         self._key = key
         self._find = find
 
     def send(self, request: bytes, receiver: Receiver) -> None:
         """Send a request; see `Node.send`."""
-        self._ending.send(self._key, self._find, request, receiver)
+        self._moves.send(self._key, self._find, request, receiver)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from memlite.proxy.queue import Ticket
-from memlite.proxy.traced import command_of
+from memlite.proxy.trace_rows import command_of
 from memlite.telemetry.slow import SlowLog
 
 __all__ = ["SlowRequests"]

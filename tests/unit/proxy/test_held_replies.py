@@ -12,14 +12,14 @@ from memlite.memory import Part
 from memlite.proxy.batch import Batch
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.connection import ProxyConnection
-from memlite.proxy.held import HeldReplies
+from memlite.proxy.held_replies import HeldReplies
 from memlite.proxy.node import Access
 from memlite.proxy.ordering import ForwardingClient, OrderedReplies
 from memlite.proxy.parts import JoinedBatch, JoinedMultiGet
 from memlite.proxy.parts import Part as PartInC
 from memlite.proxy.proxy import Proxy
 from memlite.proxy.requests import Flush, MultiGet, Read, Request
-from memlite.proxy.unread import UnreadReplies
+from memlite.proxy.unread_replies import UnreadReplies
 from memlite.server.execution.dialects import BINARY
 from memlite.server.scheduler import Scheduler
 

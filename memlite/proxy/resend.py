@@ -5,8 +5,8 @@ from typing import Protocol
 
 from memlite.proxy.answers import Answer
 from memlite.proxy.gutter_requests import keys_of, words_of
+from memlite.proxy.held_parts import PARTS, TOO_MUCH
 from memlite.proxy.node import Receiver
-from memlite.proxy.partial import PARTS, TOO_MUCH
 
 __all__ = ["Several", "Target", "send_again"]
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from memlite.proxy.unread import UNREAD_LIMIT
+from memlite.proxy.unread_replies import UNREAD_LIMIT
 
 __all__ = ["PARTS", "TOO_MUCH", "HeldParts"]
 
@@ -13,8 +13,8 @@ TOO_MUCH: Final = b"SERVER_ERROR too many parts of replies wait for others\r\n"
 class HeldParts:
     """Bounds the parts of all replies together.
 
-    What an executor has split is counted as held for its client; see `memlite.proxy.held`. What is
-    split behind it, no client knows of.
+    What an executor has split is counted as held for its client; see `memlite.proxy.held_replies`.
+    What is split behind it, no client knows of.
 
     Args:
         most: bytes.

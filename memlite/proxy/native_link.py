@@ -3,10 +3,10 @@
 from memlite.proxy.framing import NATIVE
 from memlite.proxy.link import Link
 
-__all__ = ["ArrivingLink"]
+__all__ = ["NativeLink"]
 
 
-class ArrivingLink(Link):
+class NativeLink(Link):
     """Hands out replies without the interpreter, if they and who gets them are of the usual kinds.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from memlite.protocol import replies
 from memlite.proxy.link import Link, NodeLostError
 
-__all__ = ["FLUSH", "NOTE_SECONDS", "Returning"]
+__all__ = ["FLUSH", "NOTE_SECONDS", "NodeRecovery"]
 
 FLUSH: Final = b"flush_all\r\n"
 
@@ -23,7 +23,7 @@ class _Waiting(Protocol):
     def reads(self) -> bool: ...
 
 
-class Returning:
+class NodeRecovery:
     """Knows whether a node has missed changes, and empties it if so.
 
     Args:
