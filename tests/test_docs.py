@@ -300,7 +300,21 @@ def test_files_named_in_the_documentation_exist() -> None:
     if listed.returncode:
         pytest.skip("this is not a git checkout")
     files = listed.stdout.splitlines()
-    named = re.compile(r"`\.?/?((?:[\w.-]+/)+[\w.-]+\.(?:py|sh|c))`")
+    named = re.compile(r"`\.?/?((?:[\w.-]+/)+[\w.-]+\.(?:py|sh|c|h))`")
     for page in PAGES:
         for path in named.findall(page.read_text()):
             assert any(f"/{file}".endswith(f"/{path}") for file in files), f"{page.name}: {path}"
+
+
+def test_what_a_command_passes_through_is_where_the_architecture_page_says() -> None:
+    blocks = texts(ROOT / "docs" / "architecture.md", "text")
+    steps = [
+        step
+        for block in blocks
+        for step in re.findall(r"(?m)^ *((?:\w+/)+\w+\.(?:py|c|h))\S*(?: \S+)*  +([\w.]+)", block)
+    ]
+    assert len(steps) > 40
+    for path, name in steps:
+        assert (file := ROOT / "memlite" / path).exists(), path
+        made = rf"\b{name.rpartition('.')[2]} *[(=:]"
+        assert re.search(made, file.read_text(encoding="utf-8")), f"{path}: {name}"
