@@ -12,8 +12,16 @@ from orjson import dumps
 
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
 from memlite.backends.conversion import item_of, record_of
-from memlite.backends.jsonfile import format as lines
-from memlite.backends.jsonfile.format import Header
+from memlite.backends.jsonfile.format import (
+    LONGEST_PLAIN,
+    PLAIN_PUT,
+    Header,
+    delete_entry,
+    flush_entry,
+    put_entry,
+    snapshot_head,
+    snapshot_line,
+)
 from memlite.backends.jsonfile.journal import Change, Journal, PendingFlushAll, reason_of
 from memlite.backends.jsonfile.load import Loaded, journal_path, journals_of, load
 from memlite.backends.jsonfile.lock import Lock, missing_folder, try_lock_journal
@@ -219,7 +227,7 @@ class FileBackend(Backend):
         written = None
         for key in left_out:
             self._version += 1
-            written = self._journal.append(lines.delete_entry(self._version, key), key, None)
+            written = self._journal.append(delete_entry(self._version, key), key, None)
         if written is not None:
             await written
 
@@ -351,7 +359,7 @@ class FileBackend(Backend):
             return nothing
         self._version += 1
         self.table.delete(key)
-        return self._journal.append(lines.delete_entry(self._version, key), key, old)
+        return self._journal.append(delete_entry(self._version, key), key, old)
 
     def _current(self, key: bytes, replacing: Versioned | Anything | None) -> Item | None:
         """Return the item of `key`, which is about to be changed; see `Backend.put`."""
@@ -373,7 +381,7 @@ class FileBackend(Backend):
         for line, item, _ in gone:
             key = key_of(line)
             self._version += 1
-            self._journal.append(lines.delete_entry(self._version, key), key, item)
+            self._journal.append(delete_entry(self._version, key), key, item)
 
     def _tell_of_recovery(self) -> None:
         if self._complained:
@@ -419,12 +427,12 @@ class FileBackend(Backend):
         if self._flush_all_owed:
             self._write_owed_flush_all()
         self._version += 1
-        entry = lines.flush_entry(self._version, at)
+        entry = flush_entry(self._version, at)
         return self._journal.append(entry, _ALL, PendingFlushAll(at, before, removed))
 
     def _write_owed_flush_all(self) -> None:
         self._flush_all_owed = False
-        self._journal.append(lines.flush_entry(self._version, 0.0), _ALL, PendingFlushAll(0.0, 0.0))
+        self._journal.append(flush_entry(self._version, 0.0), _ALL, PendingFlushAll(0.0, 0.0))
 
     def _flush_if_due(self) -> None:
         # If this cannot be written it is not undone: the delayed flush is in the file already.
@@ -489,7 +497,7 @@ class FileBackend(Backend):
         number, version, flush_at = self._number, self._version, self._flush_at
         undone = self._undone
         keys = self.table.list_keys()
-        head = lines.snapshot_head(number, version, flush_at)
+        head = snapshot_head(number, version, flush_at)
         writer = SnapshotWriter(self._snapshot.temporary, head)
         try:
             chunk: list[bytes] = []
@@ -498,7 +506,7 @@ class FileBackend(Backend):
             for key in keys:
                 item = self.table.get(key)
                 if item is not None and not 0 < item.expires <= now:
-                    line = lines.snapshot_line(key, cast("FullItem", item))
+                    line = snapshot_line(key, cast("FullItem", item))
                     chunk.append(line)
                     size += len(line)
                 size += _LOOK
@@ -537,7 +545,7 @@ class FileBackend(Backend):
                 journal.unlink()
 
     def _write_empty_snapshot(self, loaded: Loaded) -> None:
-        writer = SnapshotWriter(self._snapshot.temporary, lines.snapshot_head(1, 0, 0.0))
+        writer = SnapshotWriter(self._snapshot.temporary, snapshot_head(1, 0, 0.0))
         writer.finish()
         self._snapshot.replace()
         loaded.snapshot = writer.size
@@ -610,15 +618,15 @@ class FileBackend(Backend):
 
 def _put_entry(key: bytes, item: FullItem, version: int) -> bytes:
     """Return the entry for an item that was stored, faster than `put_entry` for most."""
-    if not item.expires and len(item.wire) <= lines.LONGEST_PLAIN and isinstance(item.extra, int):
+    if not item.expires and len(item.wire) <= LONGEST_PLAIN and isinstance(item.extra, int):
         value, flags, stored, _ = item.content()
         if not flags:
             try:
                 texts = dumps(key.decode()), dumps(value.decode())
             except UnicodeDecodeError:
-                return lines.put_entry(key, item)
-            return lines.PLAIN_PUT % (version, *texts, stored)
-    return lines.put_entry(key, item)
+                return put_entry(key, item)
+            return PLAIN_PUT % (version, *texts, stored)
+    return put_entry(key, item)
 
 
 class _AbandonedError(Exception):

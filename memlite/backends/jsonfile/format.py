@@ -110,7 +110,7 @@ def _put_bytes(fields: dict[str, Any], name: str, content: bytes) -> None:
 
 
 def _put_binary(fields: dict[str, Any], key: bytes, value: bytes) -> None:
-    """Add what is missing of a key and a value: the value or both, the first of them no text."""
+    """Add the key, if it is not there yet, and the value; at least one is not UTF-8."""
     if "key" not in fields:
         _put_bytes(fields, "key", key)
     _put_bytes(fields, "value", value)
@@ -149,7 +149,7 @@ def _get_record(fields: dict[str, Any], version: int) -> Record:
     key, value = _get_bytes(fields, "key"), _get_bytes(fields, "value")
     flags, expires = fields.get("flags", 0), fields.get("expires", 0.0)
     stored = fields.get("stored", 0)
-    if not (_is_count(flags) and isinstance(expires, int | float) and _is_count(stored)):
+    if not (_is_unsigned(flags) and isinstance(expires, int | float) and _is_unsigned(stored)):
         raise DamageError("flags, expires or stored is not a number")
     meta_flags = _get_meta_flags(fields) if _META_FLAGS.intersection(fields) else None
     return Record(key, value, flags, float(expires), version, stored, meta_flags=meta_flags)
@@ -164,13 +164,13 @@ def _put_meta_flags(fields: dict[str, Any], meta_flags: MetaFlags) -> None:
 
 def _get_meta_flags(fields: dict[str, Any]) -> MetaFlags:
     unique = fields.get("unique")
-    if not (unique is None or _is_count(unique)):
+    if not (unique is None or _is_unsigned(unique)):
         raise DamageError("unique is not a number")
     stale, won, binary = (fields.get(name, False) is True for name in ("stale", "won", "binary"))
     return MetaFlags(stale, won, binary, unique)
 
 
-def _is_count(value: object) -> bool:
+def _is_unsigned(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
@@ -186,7 +186,7 @@ def _load(text: bytes) -> dict[str, Any]:
 
 def _count(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name)
-    if not isinstance(value, int) or not _is_count(value):
+    if not isinstance(value, int) or not _is_unsigned(value):
         raise DamageError(f"no {name}")
     return value
 
@@ -257,7 +257,7 @@ def checked_lines(entries: Iterable[bytes], crc: int, synced: int = 0) -> tuple[
     return b"".join(lines), crc
 
 
-def _uncheck(line: bytes, crc: int) -> tuple[dict[str, Any], int]:
+def _verify_line(line: bytes, crc: int) -> tuple[dict[str, Any], int]:
     digits, comma, rest = line[len(_CRC_PREFIX) :].partition(b",")
     if not (
         line.startswith(_CRC_PREFIX)
@@ -288,9 +288,9 @@ def read_header(line: bytes) -> tuple[Header, int]:
     Raises:
         DamageError: it is something else, or was written by a later version of memlite.
     """
-    fields, crc = _uncheck(line, 0)
-    number = _check_kind(fields, "journal", JOURNAL_FORMAT)
-    return Header(_count(fields, "journal"), _count(fields, "n"), number), crc
+    fields, crc = _verify_line(line, 0)
+    file_format = _check_kind(fields, "journal", JOURNAL_FORMAT)
+    return Header(_count(fields, "journal"), _count(fields, "n"), file_format), crc
 
 
 def read_entry(line: bytes, crc: int) -> tuple[Entry, int]:
@@ -303,7 +303,7 @@ def read_entry(line: bytes, crc: int) -> tuple[Entry, int]:
     Raises:
         DamageError: it is damaged, or was not written after that line.
     """
-    fields, crc = _uncheck(line, crc)
+    fields, crc = _verify_line(line, crc)
     if fields.get("op") == "synced":
         return Entry("synced"), crc
     version = _count(fields, "n")
@@ -325,13 +325,13 @@ def _check_kind(fields: dict[str, Any], kind: str, latest: int) -> int:
     """Return the format of a file, after checking that it is the right kind of file."""
     if fields.get("memlite") != kind:
         raise DamageError(f"not a {kind} of memlite")
-    number = fields.get("format")
-    if not (isinstance(number, int) and 1 <= number <= latest):
+    file_format = fields.get("format")
+    if not (isinstance(file_format, int) and 1 <= file_format <= latest):
         raise DamageError(
-            f"its format is {number!r}, and this version of memlite reads {latest}",
+            f"its format is {file_format!r}, and this version of memlite reads {latest}",
             cure="Start the version of memlite that wrote it",
         )
-    return number
+    return file_format
 
 
 # The snapshot: one JSON object, with one item per line.
@@ -384,7 +384,7 @@ def parse_snapshot_head(line: bytes) -> tuple[int, int, float]:
     _check_kind(fields, "snapshot", FORMAT)
     flush_at = fields.get("flush_at", 0.0)
     if not isinstance(flush_at, int | float):
-        raise DamageError("flush_at is no number")
+        raise DamageError("flush_at is not a number")
     return _count(fields, "journal"), _count(fields, "n"), float(flush_at)
 
 

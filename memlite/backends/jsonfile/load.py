@@ -10,8 +10,16 @@ from pathlib import Path
 from typing import NoReturn
 
 from memlite.backends.conversion import item_of
-from memlite.backends.jsonfile import format as lines
-from memlite.backends.jsonfile.format import DamageError, Entry
+from memlite.backends.jsonfile.format import (
+    DamageError,
+    Entry,
+    parse_snapshot_end,
+    parse_snapshot_head,
+    parse_snapshot_line,
+    read_entry,
+    read_header,
+    synced_according_to,
+)
 from memlite.core.errors import StartError
 from memlite.memory.item import FullItem
 
@@ -119,7 +127,7 @@ def _load_snapshot(path: Path, loaded: Loaded) -> None:
     with path.open("rb") as file:
         try:
             line = file.readline()
-            loaded.first, loaded.version, loaded.flush_at = lines.parse_snapshot_head(line)
+            loaded.first, loaded.version, loaded.flush_at = parse_snapshot_head(line)
             loaded.snapshot_version = loaded.version
             while True:
                 crc = zlib.crc32(line, crc)
@@ -127,13 +135,13 @@ def _load_snapshot(path: Path, loaded: Loaded) -> None:
                 number += 1
                 if line.startswith(b"]") or not line:
                     break
-                record = lines.parse_snapshot_line(line)
+                record = parse_snapshot_line(line)
                 loaded.items[record.key] = item_of(record, FullItem)
                 loaded.version = max(loaded.version, record.version)
                 count += 1
             if not line:
                 raise DamageError("it ends too early")
-            expected, checksum = lines.parse_snapshot_end(line)
+            expected, checksum = parse_snapshot_end(line)
             # Removing the checksum is how to declare that the file was edited by hand.
             if checksum not in (None, crc):
                 raise DamageError(
@@ -165,13 +173,13 @@ def _replay(path: Path, journal: int, loaded: Loaded, *, is_last: bool) -> None:
             if end < 0:
                 raise DamageError("it is not complete")
             if position == 0:
-                header, crc = lines.read_header(line)
+                header, crc = read_header(line)
                 if header.number != journal:
                     raise DamageError(f"it is journal {header.number}, under another's name")
                 loaded.version = max(loaded.version, header.version)
                 form = header.format
             else:
-                entry, crc = lines.read_entry(line, crc)
+                entry, crc = read_entry(line, crc)
                 _apply(entry, loaded)
         except DamageError as error:
             if not is_last or not _is_torn(data, position, crc, form):
@@ -196,7 +204,7 @@ def _is_torn(data: bytes, position: int, crc: int, form: int) -> bool:
     """
     rest = data[position:]
     if form >= _NOTES_SYNCS:
-        return lines.synced_according_to(rest) <= position
+        return synced_according_to(rest) <= position
     line, *following = rest.split(b"\n")
     # Before format 2: such a line lacks its end, or contains zeros, and no complete one follows.
     if any(other.startswith(b'{"crc":') and other.endswith(b"}") for other in following):
@@ -229,9 +237,9 @@ def _drop(path: Path, data: bytes, position: int) -> None:
 def _is_entry(line: bytes, position: int, crc: int) -> bool:
     try:
         if position:
-            lines.read_entry(line, crc)
+            read_entry(line, crc)
         else:
-            lines.read_header(line)
+            read_header(line)
     except DamageError:
         return False
     return True

@@ -6,7 +6,7 @@ import zlib
 from pathlib import Path
 from typing import TypeAlias
 
-from memlite.backends.jsonfile import format as lines
+from memlite.backends.jsonfile.format import snapshot_end
 from memlite.backends.jsonfile.journal import sync_folder
 
 __all__ = ["SnapshotFile", "SnapshotWriter"]
@@ -92,7 +92,7 @@ class SnapshotWriter:
         if self._count:
             self._crc = zlib.crc32(b"\n", self._crc)
             self._file.write(b"\n")
-        self._file.write(lines.snapshot_end(self._count, self._crc))
+        self._file.write(snapshot_end(self._count, self._crc))
 
     def abandon(self) -> None:
         """Remove the file."""
