@@ -85,16 +85,18 @@ class Cluster(Target):
                 ),
             )
             self._start_proxies(stack, topology)
-            self.named = {**self._named_proxies(), **nodes}
+            self.processes_by_name = {**self._named_proxies(), **nodes}
             addresses = [one.address for one in self._proxies] or [self._nodes[0].address]
-            self.address, self.others = addresses[0], tuple(addresses[1:])
-            self.asks = self._info.path == ASKED
+            self.address, self.extra_addresses = addresses[0], tuple(addresses[1:])
+            self.discovers_nodes = self._info.path == ASKED
             if self._info.path == PROXIED:
                 self.proxies = [one.address for one in self._proxies]
             else:
                 self.topology = topology
-            self.processes = list(self.named.values())
-            self._placed = dict(_placed(self.named, [*self._of_proxies, *self._of_nodes]))
+            self.processes = list(self.processes_by_name.values())
+            self._placed = dict(
+                _placed(self.processes_by_name, [*self._of_proxies, *self._of_nodes])
+            )
             self._describe(topology)
             self._stack = stack.pop_all()
         return self

@@ -287,8 +287,8 @@ class _Run:
         self._task_seed += 1
         workers = min(plan.workers, level.clients)
         tasks = []
-        shares = spread(level.clients, workers, (target.address, *target.others))
-        for worker, (connections, (address, *others)) in enumerate(shares):
+        shares = spread(level.clients, workers, (target.address, *target.extra_addresses))
+        for worker, (connections, (address, *extra)) in enumerate(shares):
             tasks.append(
                 Task(
                     address=address,
@@ -305,8 +305,8 @@ class _Run:
                     tls=target.tls,
                     dialect=target.dialect,
                     topology=target.topology,
-                    asks=target.asks,
-                    others=tuple(others),
+                    discovers_nodes=target.discovers_nodes,
+                    extra_addresses=tuple(extra),
                 )
             )
             self._next_client += connections

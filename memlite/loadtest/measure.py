@@ -47,7 +47,7 @@ def measure(
     others = [*pool.processes, *target.helpers]
 
     def read() -> Reading:
-        return Reading(target.processes, others, target.named)
+        return Reading(target.processes, others, target.processes_by_name)
 
     before, began, started = read(), time.perf_counter(), time.time()
     proxies = proxy_times.read(target.proxies)

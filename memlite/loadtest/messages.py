@@ -32,8 +32,9 @@ class Task:
         tls: TLS settings; None for plain TCP.
         dialect: what clients speak.
         topology: the nodes, for clients that know them; None for clients of one server.
-        asks: whether clients ask the server at `address` for the nodes when they connect.
-        others: further addresses; the connections are spread over all of them.
+        discovers_nodes: whether clients ask the server at `address` for the nodes when they
+            connect.
+        extra_addresses: further ones; the connections are spread over all of them.
     """
 
     address: tuple[str, int] | str
@@ -51,8 +52,8 @@ class Task:
     tls: TlsSettings | None = None
     dialect: Dialect = Dialect.MEMCACHED
     topology: Topology | None = None
-    asks: bool = False
-    others: tuple[tuple[str, int] | str, ...] = ()
+    discovers_nodes: bool = False
+    extra_addresses: tuple[tuple[str, int] | str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,12 +71,12 @@ class Target:
         connection_limit: how many connections it accepts; None if it does not tell.
         processes: those of a server whose use of processors can be read; valid inside the
             context.
-        named: of a cluster, those processes by their names; valid inside the context.
+        processes_by_name: of a cluster, those processes by their names; valid inside the context.
         proxies: of a cluster whose requests pass them, their addresses; valid inside the context.
         helpers: other local processes that the server depends on, such as an emulated bucket.
-        others: further addresses that clients are spread over, of the proxies of a cluster.
+        extra_addresses: further ones that clients are spread over, of the proxies of a cluster.
         topology: the nodes, for clients that know them; None for clients of one server.
-        asks: whether clients ask the server at `address` for the nodes.
+        discovers_nodes: whether clients ask the server at `address` for the nodes.
         login: the clients' credentials; None for no login.
         tls: TLS settings; None for plain TCP.
         dialect: what it speaks.
@@ -86,17 +86,17 @@ class Target:
     tls: TlsSettings | None = None
     dialect: Dialect = Dialect.MEMCACHED
     topology: Topology | None = None
-    asks: bool = False
+    discovers_nodes: bool = False
 
     def __init__(self, name: str, kind: str) -> None:
         self.name = name
         self.kind = kind
         self.address: tuple[str, int] | str = ("", 0)
-        self.others: tuple[tuple[str, int] | str, ...] = ()
+        self.extra_addresses: tuple[tuple[str, int] | str, ...] = ()
         self.details: dict[str, str] = {}
         self.connection_limit: int | None = None
         self.processes: list[Counted] = []
-        self.named: dict[str, Counted] = {}
+        self.processes_by_name: dict[str, Counted] = {}
         self.proxies: list[tuple[str, int] | str] = []
         self.helpers: list[psutil.Process] = []
 
@@ -136,7 +136,7 @@ class Target:
             raise StartError(f"bench: {text}: {reason}") from None
         if reply.startswith(replies.TOO_MANY_CONNECTIONS):
             raise StartError(
-                f"bench: {self.name} has as many connections as it accepts: start it with a "
+                f"bench: {self.name} has reached its connection limit: start it with a "
                 "higher -c, or disconnect other clients"
             )
         if reply.startswith(replies.UNAUTHENTICATED):
@@ -184,7 +184,7 @@ class Target:
         return encrypted
 
     def check_clients(self, clients: int) -> None:
-        """Check that the server serves so many clients, as far as it tells.
+        """Check that the server accepts `clients` connections, if its limit is known.
 
         Raises:
             TooManyClientsError: it does not.
@@ -252,7 +252,7 @@ class LaunchSettings:
         connections: how many the server accepts.
         memory: of the server, in megabytes.
         item_size: the largest item that the server takes, in bytes.
-        options: further ones of the server.
+        options: additional server options.
     """
 
     folder: Path
@@ -291,7 +291,7 @@ class LaunchedServer(Target):
         self._settings = settings
         self._place = place
         flags = memcached_flags if backend == MEMCACHED else server_flags
-        # Which options a memcached has is asked of the one here: there may be none.
+        # The local memcached is asked which options it supports; it may not be installed.
         self._flags = flags(settings.options) if settings.options or place is HERE else []
         self._stack = contextlib.ExitStack()
         self._server: Started | None = None
@@ -405,8 +405,8 @@ def _listening_processes(host: str, port: int) -> list[Counted]:
             if listens and one.pid and one.laddr.ip in local:
                 process = psutil.Process(one.pid)
                 this = psutil.Process()
-                ours = {this, *this.children(recursive=True)}
-                return [process, *(set(process.children(recursive=True)) - ours)]
+                tester = {this, *this.children(recursive=True)}
+                return [process, *(set(process.children(recursive=True)) - tester)]
     except (psutil.Error, OSError):
         pass
     return []

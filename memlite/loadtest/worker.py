@@ -173,7 +173,7 @@ class _Measurement:
         for client in range(task.first_client, end):
             store, read = self._operations(client, end).take(2)
             requests.append((store, read))
-        if task.asks:
+        if task.discovers_nodes:
             settings = Settings(
                 task.address, 1, timeout=task.timeout, login=task.login, tls=self._tls
             )
@@ -181,7 +181,7 @@ class _Measurement:
         if not await self._go():
             return self._recorder.end()
         cpu = self._begin()
-        everywhere = itertools.cycle(map(Address.of, (task.address, *task.others)))
+        everywhere = itertools.cycle(map(Address.of, (task.address, *task.extra_addresses)))
         await burst(
             self._nodes.address if self._nodes else lambda _: next(everywhere),
             requests,
@@ -227,7 +227,7 @@ class _Measurement:
             login=task.login,
             tls=self._tls,
             dialect=task.dialect,
-            others=task.others,
+            extra_addresses=task.extra_addresses,
         )
         clients = self._clients(settings, supply.take, supply.plain)
         try:
@@ -272,7 +272,12 @@ class _Measurement:
     ) -> TextClients:
         if self._nodes is not None:
             return RoutedClients(
-                settings, take, self._recorder, self._nodes, plain, asks=self._task.asks
+                settings,
+                take,
+                self._recorder,
+                self._nodes,
+                plain,
+                discovers_nodes=self._task.discovers_nodes,
             )
         return TextClients(settings, take, self._recorder, plain)
 

@@ -23,12 +23,14 @@ class RoutedClients(TextClients):
     """A worker's clients of a cluster, each with a connection to every node.
 
     Args:
-        settings: how many clients there are, and how they behave; of the address, see `asks`.
+        settings: how many clients there are, and how they behave; of the address, see
+            `discovers_nodes`.
         take: returns so many operations, fewer when there are no more.
         recorder: takes the measurements.
         nodes: where keys live.
         plain: the source of operations in place of `take`, in closed loop only.
-        asks: whether each client asks the server at the address for the nodes when it connects.
+        discovers_nodes: whether each client asks the server at the address for the nodes when it
+            connects.
     """
 
     def __init__(
@@ -39,14 +41,14 @@ class RoutedClients(TextClients):
         nodes: Nodes,
         plain: PlainOperations | None = None,
         *,
-        asks: bool = False,
+        discovers_nodes: bool = False,
     ) -> None:
         super().__init__(settings, take, recorder, plain)
         self._nodes = nodes
-        self._asks = asks
+        self._discovers_nodes = discovers_nodes
 
     async def _connect(self) -> MeasuredClient:
-        if self._asks:
+        if self._discovers_nodes:
             self._nodes = await ask(self.settings, self._address(), self._nodes)
         client = self._new_client()
         try:

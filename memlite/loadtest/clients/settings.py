@@ -27,7 +27,8 @@ class Settings(NamedTuple):
         login: comes first on each connection; None for none.
         tls: encrypts connections; None for plain text.
         dialect: what they speak.
-        others: further addresses of the same cluster: the connections are spread over all of them.
+        extra_addresses: further ones of the same cluster: the connections are spread over all of
+            them.
     """
 
     address: tuple[str, int] | str
@@ -40,4 +41,4 @@ class Settings(NamedTuple):
     login: TextLogin | None = None
     tls: ssl.SSLContext | None = None
     dialect: Dialect = Dialect.MEMCACHED
-    others: tuple[tuple[str, int] | str, ...] = ()
+    extra_addresses: tuple[tuple[str, int] | str, ...] = ()

@@ -62,7 +62,7 @@ class TextClients:
         self.stopped = False
         self._loop = asyncio.get_running_loop()
         self._admission = Admission(settings.login, settings.dialect)
-        self._addresses = itertools.cycle((settings.address, *settings.others))
+        self._addresses = itertools.cycle((settings.address, *settings.extra_addresses))
         self._connections: list[MeasuredClient] = []
         self._reconnecting: set[asyncio.Task[None]] = set()
         self._some_idle: asyncio.Event = asyncio.Event()

@@ -58,10 +58,10 @@ class TracedCluster(Target):
         with contextlib.ExitStack() as stack:
             stack.enter_context(together(self._nodes))
             for number, node in enumerate(self._nodes, 1):
-                (self.named[f"node-{number}"],) = node.processes
+                (self.processes_by_name[f"node-{number}"],) = node.processes
             self._proxy = self._start_proxy(stack)
-            self.named = {"proxy": self._proxy.process, **self.named}
-            self.processes = list(self.named.values())
+            self.processes_by_name = {"proxy": self._proxy.process, **self.processes_by_name}
+            self.processes = list(self.processes_by_name.values())
             self.address = self._proxy.address
             self._stack = stack.pop_all()
         return self

@@ -173,7 +173,9 @@ async def test_connections_go_to_several_proxies_in_turn(cluster):
     nodes, _ = cluster
     running = [RunningServer("memlite", one.process, one.port) for one in nodes]
     with proxy(running) as one, proxy(running) as other:
-        settings = Settings(("127.0.0.1", one.port), 5, others=(("127.0.0.1", other.port),))
+        settings = Settings(
+            ("127.0.0.1", one.port), 5, extra_addresses=(("127.0.0.1", other.port),)
+        )
         clients = TextClients(settings, lambda _: [], Recorder())
         await clients.connect()
         counts = [int(each.stats()["curr_connections"]) for each in (one, other)]
@@ -217,7 +219,7 @@ async def test_clients_that_ask_a_proxy_go_to_the_nodes_it_lists(cluster):
         recorder = Recorder()
         settings = Settings(("127.0.0.1", front.port), 3)
         clients = RoutedClients(
-            settings, supply.take, recorder, Nodes(topology), supply.plain, asks=True
+            settings, supply.take, recorder, Nodes(topology), supply.plain, discovers_nodes=True
         )
         await clients.connect()
         before = front.stats()

@@ -131,7 +131,7 @@ def test_nodes_with_another_backend_and_values_of_more_than_a_megabyte(tmp_path:
 def test_nodes_that_are_memcacheds(tmp_path: Path) -> None:
     launch = LaunchSettings(tmp_path)
     with TracedCluster(2, tmp_path / "trace.csv", launch, "memcached") as target:
-        assert {target.named[f"node-{one}"].name() for one in (1, 2)} == {"memcached"}
+        assert {target.processes_by_name[f"node-{one}"].name() for one in (1, 2)} == {"memcached"}
 
 
 def test_one_process_measures_in_a_folder(
