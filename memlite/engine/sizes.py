@@ -19,7 +19,7 @@ _MAX_CLASSES = 63
 _CHUNK_MAX = 512 * 1024
 _KEY_AT: Final = len(b"VALUE ")
 _NO_FLAGS: Final = b" 0 "
-_AROUND_VALUE: Final = len(b"\n\r\n") + END  # from the end of its line
+_AROUND_VALUE: Final = len(b"\n\r\n") + END  # bytes after the header line that are not the value
 
 
 @dataclass(slots=True)
@@ -58,13 +58,18 @@ class SizeClasses:
 
     Attributes:
         chunk_sizes: bytes, ascending; class 1 is the first.
-        evictions: the counts of each class; there is no class 0.
+        evictions: the counts of each class; index 0 is unused.
         page_size: bytes of a slab page.
     """
 
     # Slots, because code in C reads some of them with every eviction.
     __slots__ = (
-        "_beside", "_beside_flags", "_last", "chunk_sizes", "evictions", "page_size",
+        "_last",
+        "_overhead",
+        "_overhead_flags",
+        "chunk_sizes",
+        "evictions",
+        "page_size",
     )  # fmt: skip
 
     def __init__(
@@ -76,8 +81,8 @@ class SizeClasses:
         cas: bool = True,
     ) -> None:
         # What `item_total` adds to the bytes of key and value, without and with flags.
-        self._beside = item_total(0, 0, 0, cas=cas)
-        self._beside_flags = item_total(0, 1, 0, cas=cas)
+        self._overhead = item_total(0, 0, 0, cas=cas)
+        self._overhead_flags = item_total(0, 1, 0, cas=cas)
         chunk_max = min(_CHUNK_MAX, item_size_max)
         self.page_size = max(item_size_max, 1024 * 1024)
         self.chunk_sizes: list[int] = []
@@ -96,8 +101,8 @@ class SizeClasses:
 
     def total(self, key_length: int, item: Item) -> int:
         """Return the bytes memcached would count for the item."""
-        beside = self._beside_flags if item.flags else self._beside
-        return beside + key_length + item.size
+        overhead = self._overhead_flags if item.flags else self._overhead
+        return overhead + key_length + item.size
 
     def of_item(self, key_length: int, item: Item) -> int:
         """Return the item's class."""
@@ -107,7 +112,7 @@ class SizeClasses:
         if item.state & FULL or wire[flags_at : flags_at + len(_NO_FLAGS)] != _NO_FLAGS:
             return self.of_total(self.total(key_length, item))
         size = len(wire) - wire.index(b"\n") - _AROUND_VALUE
-        return bisect_left(self.chunk_sizes, self._beside + key_length + size, 0, self._last) + 1
+        return bisect_left(self.chunk_sizes, self._overhead + key_length + size, 0, self._last) + 1
 
     def of_total(self, total: int) -> int:
         """Return the class of an item of `total` bytes; the last one if it exceeds a chunk."""

@@ -1,7 +1,9 @@
 /* What all commands have in common: outcomes, limits, words of a line, and what is counted. */
 
 enum { FREQUENCY = 3, FETCHED = 4, MAIN = 8, FULL = 16, MASK = 31, FRESH = FREQUENCY | MAIN };  /* item.py */
-enum { ERROR = -1, STOP, DONE, ABSENT };  /* STOP: nothing was done, and the twin has to take the command */
+/* What functions return, also those that check or look for something. ERROR: with one of Python. STOP: nothing was changed;
+the twin in Python has to carry out the command. DONE: go on. ABSENT: there is no item. */
+enum { ERROR = -1, STOP, DONE, ABSENT };
 enum { LONGEST_KEY = 250, MOST_WORDS = 12, MOST_KEYS = 256, SAFE_DIGITS = 19, SMALL_OBJECT = 512 };
 /* Bytes of a plain item with its place in a queue, what a full one takes in addition, and a number. */
 enum { PLAIN_SIZE = 48 + 8, FULL_MORE = 16, NUMBER_SIZE = 32, PLACE = 8 };

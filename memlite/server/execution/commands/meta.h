@@ -51,8 +51,9 @@ static NOT_INLINE int read_rare(Word *flags, int count, u64 seen, Rare *rare) {
     return HAS(seen, 'T') && HAS(seen, 'u') ? STOP : DONE;
 }
 
-/* Whether nobody wins the right to recache an item, which is there afterwards: see `retrieve`. */
-static int is_won_by_none(Runner *r, const View *v, const Rare *rare) {
+/* Checks that no client wins the right to recache, and that the item is still present afterwards; STOP otherwise: see
+`retrieve`. */
+static int check_no_winner(Runner *r, const View *v, const Rare *rare) {
     double expires = v->expires, soon;
     if (rare->touch > MONTH && (double)rare->touch <= r->now) return STOP;  /* it expires at once */
     if (rare->recache < 0) return DONE;
@@ -66,7 +67,7 @@ static NOT_INLINE int use_rare(Runner *r, View *v, u64 seen, Rare *rare) {
     int done = now(r);
     if (done != DONE) return done;
     if (v->expires && v->expires <= r->now) return STOP;  /* it has just expired */
-    if ((done = is_won_by_none(r, v, rare)) != DONE) return done;
+    if ((done = check_no_winner(r, v, rare)) != DONE) return done;
     if ((done = make_room(r, v->size + (HAS(seen, 'T') ? ROOM_TO_TOUCH : 0) + 1024)) != DONE) return done;
     if (HAS(seen, 'l') && (done = idle_seconds(r, v, &rare->idle)) != DONE) return done;
     rare->fetched = was_fetched(v);
@@ -89,7 +90,8 @@ static int meta_get(Runner *r, Word *words, int count) {
     Word key = words[1], *flags = words + 2;
     View v;
     Rare rare;
-    u64 seen = read_flags(flags, count -= 2, "vsftkqchlu", "OTNR");
+    count -= 2;
+    u64 seen = read_flags(flags, count, "vsftkqchlu", "OTNR");
     if (!seen || (seen & RARE && read_rare(flags, count, seen, &rare) != DONE)) return STOP;
     int known = look(r, key, &v), done;
     if (known < DONE) return known;
@@ -151,7 +153,9 @@ static NOT_INLINE int mode_of(Word letter, int compared) {
 static int meta_set(Runner *r, Word *words, int count, const char **after, const char *end) {
     Word *flags = words + 3, client_flags = {"0", 1}, mode_letter = {"S", 1}, value;
     long long exptime = 0, compared = 0;
-    u64 seen = count > 2 ? read_flags(flags, count -= 3, "qkcsI", "OFTCM") : 0;
+    if (count < 3) return STOP;
+    count -= 3;
+    u64 seen = read_flags(flags, count, "qkcsI", "OFTCM");
     if (!seen) return STOP;
     for (int i = 0; i < count; i++) {
         Word rest = {flags[i].at + 1, flags[i].size - 1};
@@ -253,7 +257,8 @@ static int meta_count(Runner *r, Word *words, int count) {
     Word key = words[1], *flags = words + 2;
     /* Others are none for which the twin has a shortcut, and which note fewer uses where items are shared. */
     int usual = count == 2 || (count == 3 && IS(words[2], "v"));
-    u64 seen = read_flags(flags, count -= 2, "vqkct", "ODMNJT"), number;
+    count -= 2;
+    u64 seen = read_flags(flags, count, "vqkct", "ODMNJT"), number;
     Counting c = {1, 0, -1, -1, 0, 0};
     double expires, later = 0;
     if (!seen || (!usual && read_counting(flags, count, &c) != DONE)) return STOP;

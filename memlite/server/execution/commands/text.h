@@ -71,7 +71,7 @@ static void append_view(Runner *r, const View *v, int uniques) {
 typedef struct { View v; int known; Name name; } Found;
 
 /* Looks up the keys of a gat, and makes room for the reply; nothing is changed. */
-static int can_touch(Runner *r, const Word *keys, int count, Found *found) {
+static int find_to_touch(Runner *r, const Word *keys, int count, Found *found) {
     Py_ssize_t room = END_SIZE;
     int misses = 0;
     for (int i = 0; i < count; i++) {
@@ -83,7 +83,7 @@ static int can_touch(Runner *r, const Word *keys, int count, Found *found) {
             room += one->v.size + 1 + 20;
         }
     }
-    int done = misses ? never_flushed(r) : DONE;
+    int done = misses ? check_never_flushed(r) : DONE;
     return done == DONE ? make_room(r, room + ROOM_TO_TOUCH) : done;
 }
 
@@ -104,7 +104,8 @@ static NOT_INLINE int text_gats(Runner *r, int uniques, Word *words, int count) 
     Found found[MOST_WORDS];
     if (exptime < 0 || exptime > INT_MAX) return STOP;
     words += 2;
-    int done = can_touch(r, words, count -= 2, found);
+    count -= 2;
+    int done = find_to_touch(r, words, count, found);
     if (done != DONE) return done;
     if (count > 1 && exptime > MONTH) {  /* a key that comes again may have expired */
         if (now(r) < 0) return ERROR;

@@ -47,7 +47,7 @@ static int begin_count(Runner *r, View *v, Word key, u64 number, long long expti
 }
 
 static int count_miss(Runner *r, int down) {
-    int done = never_flushed(r);
+    int done = check_never_flushed(r);
     if (done == DONE) count_of(r, down ? N_decr_misses : N_incr_misses, 1);
     return done;
 }
@@ -116,7 +116,7 @@ static int mark_again(Runner *r, Word key, long long exptime) {
 }
 
 static int touch_miss(Runner *r) {
-    int done = never_flushed(r);
+    int done = check_never_flushed(r);
     if (done == DONE) {
         COUNT(r, cmd_touch);
         COUNT(r, touch_misses);
@@ -125,7 +125,7 @@ static int touch_miss(Runner *r) {
 }
 
 static int delete_miss(Runner *r) {
-    int done = never_flushed(r);
+    int done = check_never_flushed(r);
     if (done == DONE) COUNT(r, delete_misses);
     return done;
 }

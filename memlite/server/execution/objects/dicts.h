@@ -54,7 +54,7 @@ static PyObject *make_line(Word key) {
     return line;
 }
 
-/* Spares bytes that nobody else has from hashing what is hashed. */
+/* Stores a known hash in a bytes object that we own exclusively. */
 static inline void set_hash(PyObject *bytes, Py_hash_t hash) {
     _Py_COMP_DIAG_PUSH
     _Py_COMP_DIAG_IGNORE_DEPR_DECLS
@@ -92,7 +92,7 @@ static inline const Entry *find_entry(const Keys *keys, Py_hash_t hash, Word key
 
 enum { SOME = 300 };
 
-/* Whether all places of a dict with that many lines are as they should be, of which some have been removed. */
+/* Checks the slot table of a dict of SOME lines, `removed` of them deleted. */
 static int has_places(const Keys *keys, int removed) {
     int found = 0, gone = 0;
     for (size_t i = 0; i < (size_t)1 << keys->log_size; i++) {

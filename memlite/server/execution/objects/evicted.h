@@ -10,7 +10,7 @@ static int total_of(Runner *r, const Gone *one, long long *total) {
     if (line_end) {
         if (one->state & FULL || space + 3 > at + size || memcmp(space, " 0 ", 3)) space = memchr(at + 6, ' ', line_end - at - 6);
         if (!space) line_end = NULL;
-        else *total = (memcmp(space, " 0 ", 3) ? r->beside_flags : r->beside) + PyBytes_GET_SIZE(one->line) - 6
+        else *total = (memcmp(space, " 0 ", 3) ? r->overhead_flags : r->overhead) + PyBytes_GET_SIZE(one->line) - 6
                       + (at + size - line_end) - 1 - AFTER_VALUE;
     }
     Py_DECREF(wire);

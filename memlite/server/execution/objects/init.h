@@ -27,8 +27,8 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     r->sizes = PyObject_GetAttrString(engine, "sizes");
     PyObject *sizes = r->sizes ? PyObject_GetAttrString(r->sizes, "chunk_sizes") : NULL;
     if (sizes) {
-        r->beside = number_of(PyObject_GetAttrString(r->sizes, "_beside"));
-        r->beside_flags = number_of(PyObject_GetAttrString(r->sizes, "_beside_flags"));
+        r->overhead = number_of(PyObject_GetAttrString(r->sizes, "_overhead"));
+        r->overhead_flags = number_of(PyObject_GetAttrString(r->sizes, "_overhead_flags"));
         if (!PyErr_Occurred() && (!PyList_CheckExact(sizes) || PyList_GET_SIZE(sizes) > MOST_CLASSES))
             PyErr_SetString(PyExc_TypeError, "the classes are another list");
         if (!PyErr_Occurred()) r->classes = (int)PyList_GET_SIZE(sizes);

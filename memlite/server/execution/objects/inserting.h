@@ -38,7 +38,7 @@ or more is due than that. */
 static int insert(Runner *r, PyObject *wire, long long exptime, PyObject **stored) {
     double expires = 0;
     PyObject *line = absent_line(r), *item = NULL;
-    int done = wire && line ? never_flushed(r) : ERROR;
+    int done = wire && line ? check_never_flushed(r) : ERROR;
     if (done == DONE && !r->usual_table) done = STOP;
     if (done == DONE) done = expiry(r, exptime, &expires);
     if (done == DONE) done = know_fresh(r);

@@ -1,7 +1,7 @@
 /* Reads of the text protocol. */
 
 static int get_miss(Runner *r) {
-    int done = never_flushed(r);
+    int done = check_never_flushed(r);
     if (done == DONE) COUNT(r, get_misses);
     return done;
 }
@@ -41,7 +41,7 @@ static int text_get(Runner *r, const char *start, const char *at, const char *en
         if (*at != ' ') return STOP;
     }
     *after = at + 2;
-    int done = misses ? never_flushed(r) : DONE;
+    int done = misses ? check_never_flushed(r) : DONE;
     int alone = hits == 1 && !misses && !uniques && !r->reply_size && !PyList_GET_SIZE(r->out) && *after == end;
     if (done == DONE && !alone) done = make_room(r, room);
     if (done != DONE) return done;

@@ -31,7 +31,7 @@ typedef struct {
         oldest, older, newest, evicts, on_evict, observer, second, evictions, evicted, evicted_time, evicted_unfetched, monotonic, offset;
     Gone *gone;  /* during an eviction */
     Py_ssize_t gone_count, gone_room;
-    long long epoch, beside, beside_flags, chunk_sizes[MOST_CLASSES];  /* see item.py and `SizeClasses` */
+    long long epoch, overhead, overhead_flags, chunk_sizes[MOST_CLASSES];  /* see item.py and `SizeClasses` */
     int classes;
     long long fresh_state, full_second;
     long long count[COUNTED];  /* what has yet to be added to the counters */

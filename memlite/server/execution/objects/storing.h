@@ -65,7 +65,7 @@ static int join(Runner *r, View *v, Word key, Word value, int before, int genera
 }
 
 static int store_nothing(Runner *r) {
-    int done = never_flushed(r);
+    int done = check_never_flushed(r);
     if (done == DONE) COUNT(r, cmd_set);
     return done;
 }

@@ -33,8 +33,8 @@ static int follow(Runner *r) {
     return failed ? ERROR : plain ? DONE : STOP;
 }
 
-/* Whether an absent item may be one that a flush has removed, which is counted: STOP then. */
-static int never_flushed(Runner *r) {
+/* Checks that an absent item is not one that a flush has removed, which would be counted; STOP if it may be. */
+static int check_never_flushed(Runner *r) {
     if (!r->flush_known) {
         PyObject *flushed = get(r->table, &r->flushed);
         if (!flushed) return ERROR;
