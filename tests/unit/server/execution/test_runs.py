@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.unit.server.execution.test_plain_items import Client, both, command, with_unique
+from tests.unit.server.execution.test_shortcuts import Client, both, command, with_unique
 
 # What a run must leave to the parser: values with line endings, lines that end otherwise.
 ODD = (

@@ -18,12 +18,12 @@ SEEDS = (
 @pytest.mark.parametrize(
     ("name", "tests", "flags"),
     [
-        ("_native", ("test_runner.py", "test_less_usual_commands.py"), ()),
+        ("_native", ("test_native_runner.py", "test_native_uncommon_forms.py"), ()),
         # As in free-threaded builds and where dicts have another layout.
-        ("_native", ("test_less_usual_commands.py",), ("-DUNKNOWN_DICTS",)),
+        ("_native", ("test_native_uncommon_forms.py",), ("-DUNKNOWN_DICTS",)),
         (
             "records._native",
-            ("test_shared_runner.py", "test_less_usual_shared_commands.py"),
+            ("test_shared_runner.py", "test_native_uncommon_shared_forms.py"),
             (),
         ),
     ],

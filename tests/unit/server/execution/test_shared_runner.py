@@ -28,14 +28,14 @@ from memlite.server.workers.worker import WorkerServer
 from memlite.telemetry.counters import Counters
 from tests.support.packets import count, packet, store, touch
 from tests.unit.server.connections.test_fast_path import Loop, Transport
-from tests.unit.server.execution import test_plain_items
-from tests.unit.server.execution.test_plain_items import (
+from tests.unit.server.execution import test_shortcuts
+from tests.unit.server.execution.test_runs import ODD, reads
+from tests.unit.server.execution.test_shortcuts import (
     Client,
     binary_command,
     command,
     with_unique,
 )
-from tests.unit.server.execution.test_runs import ODD, reads
 
 pytestmark = pytest.mark.skipif(records.NATIVE is None, reason="the module in C is not compiled")
 
@@ -174,8 +174,8 @@ def pair(make):
 
 @pytest.fixture(autouse=True)
 def times(monkeypatch):
-    monkeypatch.setattr(test_plain_items, "EXPTIMES", EXPTIMES)
-    monkeypatch.setattr(test_plain_items, "BINARY_EXPTIMES", (0, 0, 0, 1000, 100_000))
+    monkeypatch.setattr(test_shortcuts, "EXPTIMES", EXPTIMES)
+    monkeypatch.setattr(test_shortcuts, "BINARY_EXPTIMES", (0, 0, 0, 1000, 100_000))
 
 
 def compare(pair, data):

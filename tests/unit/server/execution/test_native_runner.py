@@ -15,7 +15,7 @@ from memlite.protocol.packets import Opcode
 from memlite.server.connections.intake import FULL_READ
 from memlite.server.execution import runner
 from tests.support.packets import count, packet, store
-from tests.unit.server.execution.test_plain_items import BinaryClient, Client, command, in_c
+from tests.unit.server.execution.test_shortcuts import BinaryClient, Client, command, in_c
 
 pytestmark = in_c
 

@@ -13,8 +13,8 @@ from memlite.server.execution import runner
 from memlite.server.execution.runner import BinaryTwin
 from memlite.server.execution.text_commands import TextCommands
 from tests.support.packets import count, packet, store, touch
-from tests.unit.server.execution.test_plain_items import BinaryClient, Client, in_c
-from tests.unit.server.execution.test_runner import compare
+from tests.unit.server.execution.test_native_runner import compare
+from tests.unit.server.execution.test_shortcuts import BinaryClient, Client, in_c
 
 pytestmark = in_c
 

@@ -11,8 +11,8 @@ from memlite.server.execution import records, runner
 from memlite.server.execution.runner import BinaryTwin
 from memlite.server.execution.shared_text import SharedTextCommands
 from tests.support.packets import store
-from tests.unit.server.execution import test_less_usual_commands
-from tests.unit.server.execution.test_less_usual_commands import STATES, binary, text
+from tests.unit.server.execution import test_native_uncommon_forms
+from tests.unit.server.execution.test_native_uncommon_forms import STATES, binary, text
 from tests.unit.server.execution.test_shared_runner import board, compare, make
 
 pytestmark = pytest.mark.skipif(records.NATIVE is None, reason="the module in C is not compiled")
@@ -25,7 +25,7 @@ EXPTIMES = (0, 0, 0, 1000, 100_000, 2592000, 2592001, 2**31 - 1, -1, 2**31)
 
 @pytest.fixture(autouse=True)
 def times(monkeypatch):
-    monkeypatch.setattr(test_less_usual_commands, "EXPTIMES", EXPTIMES)
+    monkeypatch.setattr(test_native_uncommon_forms, "EXPTIMES", EXPTIMES)
 
 
 SHARED_STATES = tuple(re.sub(rb" 1(?:00)? (\d)\r", rb" 1000 \1\r", state) for state in STATES)
@@ -35,7 +35,7 @@ SETTINGS = [pytest.param({}, id="usual"), pytest.param({"cas": False}, id="no un
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_text_commands(make, monkeypatch, settings, seed):
-    monkeypatch.setattr(test_less_usual_commands, "STATES", SHARED_STATES)
+    monkeypatch.setattr(test_native_uncommon_forms, "STATES", SHARED_STATES)
     choice = random.Random(seed)
     pair = [make(native=native, **settings) for native in (True, False)]
     for _ in range(200):
@@ -57,7 +57,7 @@ def test_packets(make, settings, seed):
             compare(pair, b"TICK")
 
 
-WITHOUT_PYTHON = (*test_less_usual_commands.WITHOUT_PYTHON,)
+WITHOUT_PYTHON = (*test_native_uncommon_forms.WITHOUT_PYTHON,)
 
 
 @pytest.mark.parametrize("expiry", [0, 1000])
@@ -72,7 +72,7 @@ def test_what_needs_no_python(make, data, expiry):
     assert not hit.called
 
 
-PACKETS = (*test_less_usual_commands.PACKETS,)
+PACKETS = (*test_native_uncommon_forms.PACKETS,)
 
 
 @pytest.mark.parametrize("expiry", [0, 1000])
