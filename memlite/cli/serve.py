@@ -16,7 +16,7 @@ from memlite.core.clock import Clock
 from memlite.core.errors import StartError
 from memlite.core.version import __version__
 from memlite.server import process
-from memlite.server.connections import listeners as sockets
+from memlite.server.connections.listeners import Listener, listen, write_ports
 from memlite.server.scheduler import Scheduler
 from memlite.server.server import Server
 from memlite.server.service import ServiceManager
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Assemble", "Serving", "serve"]
 
-# More than memlite.server.http admits, which servers without --http do not import.
+# Same as `http.door.MOST_CONNECTIONS`; copied so that servers without --http need not import it.
 HTTP_CONNECTIONS = 64
 
 _log = logging.getLogger("memlite")
@@ -51,7 +51,7 @@ class Serving(Protocol):
 class Assemble(Protocol):
     """Makes what `serve` runs."""
 
-    def __call__(self, listeners: Sequence[sockets.Listener], tls: "Tls | None") -> Serving:
+    def __call__(self, listeners: Sequence[Listener], tls: "Tls | None") -> Serving:
         """Return it; without listeners, it is made to check the settings."""
 
 
@@ -71,14 +71,14 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
         StartError: the server cannot start.
     """
     config = settings.config
-    workers, shares = 1, False
+    workers, supervised = 1, False
     if assemble is None:
         assemble = partial(_server, config)
         if config.threads > 1 or config.memory_file is not None:
             from memlite.server.workers.supervisor import workers_of  # most servers have one
 
             workers = workers_of(config)
-            shares = workers > 1 or config.memory_file is not None
+            supervised = workers > 1 or config.memory_file is not None
     what = what or config.backend
     logs.configure(logs.level_for(config.verbose, config.log_level), config.log_format)
     _log.info("memlite %s (%s)", __version__, running_build())
@@ -94,13 +94,13 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
         # Before listening: if this fails, no client must have connected.
         tls = Tls(config.extended)
     assemble([], tls)  # checks all settings before an address in use is reported
-    listeners = sockets.listen(config)
+    listeners = listen(config)
     try:
         warn_of_exposure(listeners, tls, config)
         # Before the user and the working directory change: the new user may not be able to read
         # Python's files, and paths may be relative.
         shared = None
-        if shares:
+        if supervised:
             from memlite.server.workers.board import Board, Control
             from memlite.server.workers.shared import share
             from memlite.server.workers.supervisor import Supervisor, make_mapping
@@ -115,7 +115,7 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
         tune_allocator()
         if config.user:
             _import_all()
-        process.become(config.user, [one.file for one in listeners if one.file])
+        process.drop_privileges(config.user, [one.file for one in listeners if one.file])
         leave_terminal = (
             process.daemonize(keep_streams=config.verbose > 0) if config.daemon else None
         )
@@ -124,7 +124,7 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
 
         def accepting() -> str:
             # Not before: whoever waits for this file wants to be served.
-            sockets.write_ports(listeners)
+            write_ports(listeners)
             if leave_terminal is not None:
                 leave_terminal()
             where = ", ".join(listener.label for listener in listeners)
@@ -146,7 +146,7 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
                 signals.hold()  # until the process ends: nothing is left that a signal could stop
 
         def work(number: int, channel: socket.socket, ready: Callable[[], None]) -> None:
-            assert shared is not None  # noqa: S101 - there are several workers
+            assert shared is not None  # noqa: S101 - `work` runs only under the supervisor
             if config.lock_memory:
                 process.lock_memory()  # which is not inherited
             if shared.mapping is not None:
@@ -175,7 +175,7 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
     return 0
 
 
-def _server(config: Config, listeners: Sequence[sockets.Listener], tls: "Tls | None") -> Serving:
+def _server(config: Config, listeners: Sequence[Listener], tls: "Tls | None") -> Serving:
     if config.join or config.name or config.advertise or config.spare:
         from memlite.cluster.membership.node import NodeServer  # other servers know no cluster
 

@@ -37,7 +37,7 @@ _SET_PREFIX_END: Final = b"set!"
 # The longest read, in bytes, that the fast path for a single small set accepts.
 _LONGEST_SMALL_SET: Final = len(b"set  0 0 4096\r\n\r\n") + 250 + 4096
 _FLAGS_END: Final = 2**32
-_UNIQUE_END: Final = 2**64
+_UINT64_END: Final = 2**64
 # Values of at least this many bytes are large enough for an extra copy to matter.
 _LARGE_VALUE: Final = 64 * 1024
 # Bytes of the input that are split into gets at a time: enough for a turn of usual ones, and few
@@ -519,7 +519,7 @@ class TextParser:
             raise _MalformedError(replies.BAD_FORMAT, noreply, size + 2)
         after: tuple[object, ...] = (noreply,)
         if command is _CAS:
-            unique = unsigned(words[5], _UNIQUE_END) if count > 5 else None
+            unique = unsigned(words[5], _UINT64_END) if count > 5 else None
             if unique is None:
                 raise _MalformedError(replies.BAD_FORMAT, noreply, size + 2)
             after = (unique, noreply)
@@ -622,7 +622,7 @@ class TextParser:
     ) -> int:
         """Take incr and decr."""
         key, noreply = self._key(words, 3)
-        delta = unsigned(words[2], _UNIQUE_END)
+        delta = unsigned(words[2], _UINT64_END)
         if delta is None:
             raise _MalformedError(replies.INVALID_DELTA, noreply)
         handler.execute(command, (key, delta, noreply))

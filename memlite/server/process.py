@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "allow_coredumps",
-    "become",
     "daemonize",
+    "drop_privileges",
     "lock_memory",
     "open_standard_streams",
     "pid_file",
@@ -98,7 +98,7 @@ def lock_memory() -> None:
         _log.warning("-k: mlockall() failed: %s", os.strerror(ctypes.get_errno()))
 
 
-def become(user: str | None, files: "Sequence[Path]") -> None:
+def drop_privileges(user: str | None, files: "Sequence[Path]") -> None:
     """Drop root privileges and run as `user`; do nothing if the process does not run as root.
 
     Args:

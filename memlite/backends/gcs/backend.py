@@ -56,7 +56,7 @@ class GcsBackend(Backend):
         self._epoch = Epoch(EpochObject(self._client), context.clock, context.epoch)
         self._clock = context.clock
         self._objects = Objects(self._client, self._epoch, options.prefix)
-        self.get_cached = self._objects.get
+        self.get_cached = self._objects.get  # itself, as there is nothing to add
         self._writer = Writer(self._objects, self._client, self._epoch, strict=options.strict)
         self._overwrites = Overwrites()
         self._tombstones = Tombstones(self._client, self._objects)
@@ -102,7 +102,7 @@ class GcsBackend(Backend):
 
     # Reading
 
-    get_cached: _Get  # `Objects.get` itself, as there is nothing to add
+    get_cached: _Get  # assigned in `__init__`
 
     async def get(self, key: bytes) -> Record | None:
         """Return the record of `key`.

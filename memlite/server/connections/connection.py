@@ -544,7 +544,7 @@ class Connection(asyncio.Protocol):
             self._leave_fast_path()
             if self._state is _SERVING:
                 self._services.large_values.receive(self, self._transport)
-        elif self._fast_limit == self._ready_limit:  # both disabled
+        elif self._fast_limit == self._ready_limit:  # both are _DISABLED: the fast path is closed
             self._enter_fast_path()
         if waits and self.executor.full:  # a new executor if the protocol was just negotiated
             self._move(Event.FULL)

@@ -9,7 +9,7 @@ __all__ = ["Guard"]
 _HEAD_SECONDS: Final = 10.0
 _IDLE_SECONDS: Final = 90.0
 _UNREAD_SECONDS: Final = 10.0
-_MOST_AHEAD: Final = 64 * 1024
+_MAX_PIPELINED_BYTES: Final = 64 * 1024
 
 
 class Guard(asyncio.Protocol):
@@ -48,7 +48,7 @@ class Guard(asyncio.Protocol):
         self._ahead = 0
 
     def began(self) -> None:
-        """Note that a request has arrived as a whole."""
+        """Note that a request has arrived completely."""
         self.answering += 1
         self._arriving = False
         self._ahead = 0
@@ -88,13 +88,13 @@ class Guard(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's are of no such class
+        """Record the transport."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's do not subclass it
         self.since = self._read = self._clock()
         self.inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Report the close."""
         self._transport = None
         self.inner.connection_lost(exc)
         self._closed(self)
@@ -103,7 +103,7 @@ class Guard(asyncio.Protocol):
         """Pass on what has arrived; too much of it during a reply ends the connection."""
         if self.answering:
             self._ahead += len(data)
-            if self._ahead > _MOST_AHEAD:
+            if self._ahead > _MAX_PIPELINED_BYTES:
                 self.abort()
                 return
         elif not self._arriving:
