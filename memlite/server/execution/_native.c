@@ -23,7 +23,7 @@ or with RECORDS in records/. Each of those files uses what is included before it
 #include <structmember.h>
 #include "../../core/slots.h"
 
-#define VERSION 4  /* of the interface: what was compiled for another is not used */
+#define VERSION 5  /* of the interface: what was compiled for another is not used */
 
 #include "commands/common.h"
 #ifdef RECORDS

@@ -36,7 +36,7 @@ Run: TypeAlias = Callable[..., bytes | None]
 Runs: TypeAlias = tuple[tuple[Dialect, Run], ...]
 """What carries out the commands of each protocol."""
 
-VERSION: Final = 4
+VERSION: Final = 5
 """`_native.c` has the same."""
 
 NATIVE: Final[Any] = extension("memlite.server.execution._native", VERSION)
