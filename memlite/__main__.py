@@ -5,7 +5,7 @@ from memlite.core import signals
 
 def main() -> int:
     """Run the program, and return its exit code."""
-    signals.hold()
+    signals.block()
     # Imported here: it takes a tenth of a second, in which a signal may arrive.
     from memlite.cli import main as cli
 

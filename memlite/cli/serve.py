@@ -134,7 +134,7 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
 
         def ready() -> None:
             manager.ready(server.scheduler.loop, accepting())
-            signals.release()
+            signals.unblock()
 
         async def run(
             server: Serving, ready: Callable[[], None], stopping: Callable[[], None]
@@ -143,7 +143,7 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
             try:
                 await server.run(ready, stopping)
             finally:
-                signals.hold()  # until the process ends: nothing is left that a signal could stop
+                signals.block()  # until the process ends: nothing is left that a signal could stop
 
         def work(number: int, channel: socket.socket, ready: Callable[[], None]) -> None:
             assert shared is not None  # noqa: S101 - `work` runs only under the supervisor

@@ -116,9 +116,9 @@ def _until_stopped() -> Iterator[None]:
         numbers.append(signal.SIGHUP)
     for number in numbers:
         signal.signal(number, stop)
-    signals.release()
+    signals.unblock()
     try:
         with contextlib.suppress(KeyboardInterrupt):
             yield
     finally:
-        signals.hold()  # until the process ends: another Ctrl-C must not leave servers behind
+        signals.block()  # until the process ends: another Ctrl-C must not leave servers behind

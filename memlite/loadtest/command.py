@@ -47,7 +47,7 @@ def carry_out(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         ConfigError: an argument, a workload or a file is invalid.
         StartError: a target cannot be started or reached, or results cannot be saved.
     """
-    signals.release()
+    signals.unblock()
     # SIGTERM saves partial results, as Ctrl-C does.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)

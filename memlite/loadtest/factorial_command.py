@@ -55,7 +55,7 @@ def measure_factorial(options: argparse.Namespace, others: Sequence[str], out: T
             save_analysis(folder, design, measured, analyses)
         _show(design, measured, analyses, folder, out, report=not options.no_report)
     except KeyboardInterrupt:
-        signals.hold()  # until the process ends: it only looks how much is left
+        signals.block()  # until the process ends: it only looks how much is left
         said = interrupted(folder, left=len(missing_of(design, folder)))
         sys.stderr.write(f"memlite: bench: {said}\n")
         return _INTERRUPTED

@@ -71,7 +71,7 @@ class Pool:
 
     def __enter__(self) -> Self:
         context = multiprocessing.get_context("spawn")
-        signals.hold()  # inherited by the workers: only the parent handles Ctrl-C
+        signals.block()  # inherited by the workers: only the parent handles Ctrl-C
         try:
             for number in range(self.count):
                 mine, theirs = context.Pipe()
@@ -83,7 +83,7 @@ class Pool:
                 self._processes.append(process)
                 self._pipes.append(mine)
         finally:
-            signals.release()
+            signals.unblock()
         pids = [os.getpid(), *(process.pid for process in self._processes if process.pid)]
         self.processes = [psutil.Process(pid) for pid in pids]
         return self
@@ -134,7 +134,7 @@ class Pool:
         except (EOFError, ConnectionError):
             raise StartError("bench: a worker process died") from None
         except KeyboardInterrupt:
-            signals.hold()  # ignore further interrupts
+            signals.block()  # ignore further interrupts
             if running:
                 self._stop()
             complete = len(self._recordings) == len(pipes)

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     if options is None:
         return 0
-    signals.release()
+    signals.unblock()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # An exception, so that the terminal is restored.
     signal.signal(signal.SIGTERM, _exit)

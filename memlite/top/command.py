@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     from rich.console import Console  # after the arguments are known to be right
 
     console = Console(highlight=False)
-    signals.release()
+    signals.unblock()
     return asyncio.run(_run(options, opener, console.is_terminal and sys.stdin.isatty()))
 
 

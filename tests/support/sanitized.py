@@ -36,7 +36,12 @@ needs_sanitizers = pytest.mark.skipif(
 
 
 def run_sanitized(
-    folder: Path, name: str, *tests: str, without: str = "", flags: Sequence[str] = ()
+    folder: Path,
+    name: str,
+    *tests: str,
+    without: str = "",
+    flags: Sequence[str] = (),
+    allocator: str = "pymalloc",
 ) -> None:
     """Run tests with a module in C that is built with sanitizers.
 
@@ -46,6 +51,8 @@ def run_sanitized(
         tests: files of tests that use it.
         without: those that are left out, as after pytest's ``-k``.
         flags: for the compiler, in addition.
+        allocator: Python's: "pymalloc", or "malloc", which takes twice as long, but does not hide
+            from the sanitizers what is beside small objects.
     """
     chosen = ("-k", f"not ({without})") if without else ()
     module = folder / "_native.so"
@@ -70,6 +77,7 @@ def run_sanitized(
         env={
             **os.environ,
             "LD_PRELOAD": " ".join(libraries),
+            "PYTHONMALLOC": allocator,
             "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter's own
         },
         cwd=ROOT, capture_output=True, text=True, check=False,

@@ -79,7 +79,7 @@ def run(request: Request) -> None:
     label = f"cluster {request.action}"
     store = store_of(request.url, label)
     progress = progress_display(quiet=request.quiet)
-    signals.release()
+    signals.unblock()
     try:
         asyncio.run(_run(request, store, progress))
     except KeyboardInterrupt:

@@ -37,7 +37,7 @@ def serve() -> int:
     Returns:
         The exit code, 0.
     """
-    signals.release()
+    signals.unblock()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _leave)
     # What anything prints must not get between the replies.

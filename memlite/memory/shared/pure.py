@@ -655,7 +655,7 @@ class PureTable:
         if at < end:
             self._mark_as(victim, SEALED)
             return 2, keep, at - base
-        # While it is marked as evicted: after a kill, nobody goes on with steps in one in use again.
+        # While it is marked as evicted: after a kill, nobody steps on in one that is used again.
         if self._steps[_VICTIM] == victim + 1:
             self._steps[_VICTIM] = 0
         self._wide[_WIDE * victim + _GEN] += 1

@@ -229,7 +229,7 @@ class Supervisor:
             self._send(signal.SIGKILL)
             raise
         finally:
-            signals.hold()
+            signals.block()
             signal.set_wakeup_fd(-1)
 
     def _step(self, ready: Callable[[], object]) -> None:
@@ -341,7 +341,7 @@ class Supervisor:
         """Serve as a worker, and end."""
         code = _FAILED
         try:
-            signals.hold()
+            signals.block()
             signal.set_wakeup_fd(-1)
             for one in _SIGNALS:
                 signal.signal(one, signal.SIG_DFL)
@@ -363,7 +363,7 @@ class Supervisor:
     def _tell_ready(self) -> None:
         if self._awaited:  # only those of the start are waited for
             os.write(self._ready, b".")
-        signals.release()
+        signals.unblock()
 
     def _reap(self) -> None:
         """Take notice of workers that have ended, and replace them unless they were to stop."""

@@ -93,7 +93,7 @@ class WorkerLifecycle(Lifecycle):
             return
         # The others serve meanwhile, so it waits for the store as they do, but not for ever.
         assert self._stop is not None  # noqa: S101 - set before
-        signals.release()  # whose handlers are there
+        signals.unblock()  # whose handlers are there
         opening = asyncio.ensure_future(self._open_patiently(backend))
         awaited: tuple[asyncio.Future[Any], ...] = (opening, self._stop)
         await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)

@@ -99,12 +99,12 @@ async def _run(emulator: GcsEmulator) -> None:
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(signum, stop.set)
     async with emulator:
-        signals.release()
+        signals.unblock()
         url = emulator.url
         sys.stdout.write(f"{url} accepts requests; export STORAGE_EMULATOR_HOST={url}\n")
         sys.stdout.flush()
         await stop.wait()
-    signals.hold()  # nothing is left to stop
+    signals.block()  # nothing is left to stop
 
 
 def command_line() -> argparse.ArgumentParser:

@@ -306,7 +306,7 @@ def test_signals_during_start_up(name: str, loop: str, tmp_path: Path) -> None:
 def test_signals_are_blocked_before_slow_imports() -> None:
     program = (
         "import runpy, signal, sys; from memlite.core import signals\n"
-        "signals.hold = lambda: sys.exit(' '.join(sys.modules))\n"
+        "signals.block = lambda: sys.exit(' '.join(sys.modules))\n"
         "runpy.run_module('memlite', run_name='__main__')"
     )
     result = subprocess.run(

@@ -34,7 +34,7 @@ def run() -> Iterator[Callable[..., Recording]]:
         return pool.run([TASK] * len(workers), lambda _updates: None, **callbacks)
 
     yield run
-    signals.release()
+    signals.unblock()
     for thread in threads:
         thread.join(20)
         assert not thread.is_alive()

@@ -30,6 +30,7 @@ static int count_in_place(Runner *r, View *v, u64 delta, int down, u64 *number) 
     /* It is the same item, which has been fetched if it had been. */
     if (v->bits & FETCHED) state = PyList_GET_ITEM(r->read, v->bits & (FRESH | FULL));
     if (alone && put(v->item, &r->state, state) < 0) return ERROR;
+    if (alone) set_hash(wire, -1);
     memcpy(PyBytes_AS_STRING(wire) + (value - v->at), digits, value_size(v, value));
     if ((!alone && rewrite(r, v, wire, state) < 0) || renumber(r, v) < 0) return ERROR;
     return counted(r, down);

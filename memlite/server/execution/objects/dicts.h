@@ -36,7 +36,8 @@ static inline long long number_at(const Keys *keys, const char *place) {
     switch (keys->log_bytes - keys->log_size) {
         case 0: return *(const int8_t *)place;
         case 1: return *(const int16_t *)place;
-        default: return *(const int32_t *)place;
+        case 2: return *(const int32_t *)place;
+        default: return *(const int64_t *)place;
     }
 }
 

@@ -49,6 +49,7 @@ static int overwrite_with(Runner *r, View *v, const Frame *frame) {
     PyObject *state = is_alone(v->wire) && frame_size(frame) == v->size ? kept(r, v) : NULL;
     if (!state) return overwrite(r, v, framed(frame));
     if (put(v->item, &r->state, state) < 0) return ERROR;
+    set_hash(v->wire, -1);
     write_frame(PyBytes_AS_STRING(v->wire), frame);
     COUNT(r, cmd_set);
     COUNT(r, total_items);

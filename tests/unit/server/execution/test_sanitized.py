@@ -16,21 +16,22 @@ SEEDS = (
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("name", "tests", "flags"),
+    ("name", "tests", "flags", "allocator"),
     [
-        ("_native", ("test_native_runner.py", "test_native_uncommon_forms.py"), ()),
+        ("_native", ("test_native_runner.py", "test_native_uncommon_forms.py"), (), "malloc"),
         # As in free-threaded builds and where dicts have another layout.
-        ("_native", ("test_native_uncommon_forms.py",), ("-DUNKNOWN_DICTS",)),
+        ("_native", ("test_native_uncommon_forms.py",), ("-DUNKNOWN_DICTS",), "pymalloc"),
         (
             "records._native",
             ("test_shared_runner.py", "test_native_uncommon_shared_forms.py"),
             (),
+            "pymalloc",
         ),
     ],
 )
 @needs_sanitizers
 def test_runs_in_c_under_sanitizers(
-    tmp_path: Path, name: str, tests: tuple[str, ...], flags: tuple[str, ...]
+    tmp_path: Path, name: str, tests: tuple[str, ...], flags: tuple[str, ...], allocator: str
 ) -> None:
     run_sanitized(
         tmp_path,
@@ -38,4 +39,5 @@ def test_runs_in_c_under_sanitizers(
         *(f"tests/unit/server/execution/{test}" for test in tests),
         without=SEEDS,
         flags=flags,
+        allocator=allocator,
     )
