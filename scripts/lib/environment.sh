@@ -3,8 +3,8 @@
 #
 # environment NAME   installs requirements/NAME.txt, and memlite itself from this checkout.
 #
-# If MEMLITE_UV names uv, it does what venv and pip do otherwise, in a tenth of the time. It does not
-# read pip's configuration; what it cannot install, pip does.
+# If the shell's variable MEMLITE_UV names uv, it does what venv and pip do otherwise, in a tenth of the
+# time. It does not read pip's configuration; what it cannot install, pip does.
 
 environment() {
     local lock="requirements/$1.txt" python="${PYTHON:-python3}"
