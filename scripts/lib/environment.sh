@@ -66,7 +66,10 @@ installed() {
 }
 
 # stamp NAME: print the path of the file that marks an installation. Its name covers the inputs of the
-# installation; while they are unchanged there is nothing to do.
+# installation, with what is compiled in the checkout; while they are unchanged there is nothing to do.
 stamp() {
-    echo ".venv/.$1-$(cat "requirements/$1.txt" pyproject.toml | cksum | tr -d ' ')"
+    local sum
+    sum="$(find memlite -name '*.[ch]' -type f | LC_ALL=C sort |
+        xargs cat "requirements/$1.txt" pyproject.toml hatch_build.py | cksum)"
+    echo ".venv/.$1-${sum// /}"
 }

@@ -22,7 +22,7 @@ async def connected(server: RunningServer, **options: object) -> AsyncIterator["
         if server.path
         else emcache.MemcachedHostAddress("127.0.0.1", server.port)
     )
-    client = await emcache.create_client([address], timeout=60, **options)
+    client = await emcache.create_client([address], timeout=60, connection_timeout=60, **options)
     try:
         yield client
     finally:
@@ -116,6 +116,7 @@ async def login(password):
     client = await emcache.create_client(
         [emcache.MemcachedHostAddress("127.0.0.1", int(sys.argv[1]))],
         ssl=True, ssl_extra_ca=sys.argv[2], username="web", password=password,
+        timeout=60, connection_timeout=60,
     )
     await client.set(b"key", b"value")
     assert (await client.get(b"key")).value == b"value"

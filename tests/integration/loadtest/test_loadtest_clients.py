@@ -174,7 +174,7 @@ HALF_A_SECOND = (0.5, 1.0)
 async def test_open_loop_measures_the_delay_of_requests_due_during_a_stall(server):
     recording = await drive(server, stall=HALF_A_SECOND, rate=400, seconds=2.0, connections=300)
     tally = recording.response["get"]
-    assert sum(tally.values()) == pytest.approx(800, abs=4)
+    assert sum(tally.values()) == pytest.approx(800, rel=0.05)  # the sleep may take longer
     # A quarter of the requests are due during the stall, and wait for the rest of it.
     assert percentile(tally, 0.5) < 10_000
     assert percentile(tally, 0.875) == pytest.approx(250_000, rel=0.2)
