@@ -13,19 +13,26 @@ from memlite.loadtest.files import load
 from memlite.loadtest.messages import Failed, Task
 from memlite.loadtest.worker import main
 from memlite.loadtest.workload import Workload
+from tests.support.bench import bench as bench_in_this
 from tests.support.servers import needs_memcached, running
 
 QUICK = ["--duration", "100ms", "--warm-up", "0s", "--repetitions", "1", "--keys", "100"]
 
 
-def bench(server, clients, *arguments, folder, **options):
-    return subprocess.run(
-        [
-            sys.executable, "-m", "memlite", "bench", "run", f"127.0.0.1:{server.port}=it",
-            "--clients", str(clients), *QUICK, "-q", "--no-report", "--out", folder, *arguments,
-        ],
-        capture_output=True, text=True, timeout=100, **options,
-    )  # fmt: skip
+def words(server, clients, *arguments, folder):
+    return [
+        "run", f"127.0.0.1:{server.port}=it", "--clients", str(clients), *QUICK, "-q",
+        "--no-report", "--out", folder, *arguments,
+    ]  # fmt: skip
+
+
+def bench(*arguments, **options):
+    """Run the command in this process, which keeps its limit of open files."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        return bench_in_this(*words(*arguments, **options))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def refused(done):
@@ -158,7 +165,10 @@ def test_too_few_open_files_for_the_generator(memlite, tmp_path):
     def limit():
         resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
 
-    said = refused(bench(memlite, 400, "--workers", "1", folder=tmp_path / "out", preexec_fn=limit))
+    arguments = words(memlite, 400, "--workers", "1", folder=tmp_path / "out")
+    command = [sys.executable, "-m", "memlite", "bench", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, preexec_fn=limit)
+    said = refused(done)
     if "for 400 clients" not in said:  # root may raise the limit on some machines
         assert said == (
             "memlite: bench: 400 clients with --workers 1 need 464 open files in each, and the "
