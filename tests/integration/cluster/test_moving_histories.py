@@ -23,7 +23,7 @@ ALL = {
     "get": 12, "set": 4, "add": 3, "replace": 1, "append": 1, "prepend": 1, "incr": 2, "delete": 2,
 }  # fmt: skip
 MIXES = (ALL | {"gets": 2, "cas": 3}, ALL | {"touch": 1, "gat": 2})
-PAUSE = 0.04
+PAUSE = 0.04 if HISTORIES > 1 else 0.06
 PHASES = ("prepare", "move", "settle")
 COPIES = 2
 REPLICATED = ("gather", *(PHASES if HISTORIES > 1 else ()), "spread")
