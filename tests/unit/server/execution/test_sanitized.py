@@ -9,7 +9,8 @@ from tests.support.sanitized import needs_sanitizers, run_sanitized
 # Further seeds pass through the same C once more.
 SEEDS = (
     "([1] or [2] or -1]) and "
-    "(notes or any_commands or any_binary or together or advance or without_cas)"
+    "(notes or any_commands or any_binary or together or advance or without_cas) "
+    "or ([1- or [2-) and (text_commands or packets)"
 )
 
 
