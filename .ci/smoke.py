@@ -17,7 +17,7 @@ def main() -> None:
     script = str(Path(sys.executable).with_name("memlite"))
     for command in ([script], [sys.executable, "-m", "memlite"]):
         shown = subprocess.run([*command, "-V"], capture_output=True, text=True, check=True).stdout
-        assert shown == f"memlite {version} (pure)\n", shown
+        assert shown == f"memlite {version} (pure Python)\n", shown
         store_and_read(command)
     names = {str(file) for file in metadata.files("memlite-cache") or []}
     assert "memlite/py.typed" in names, names

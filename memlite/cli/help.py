@@ -6,7 +6,7 @@ import textwrap
 
 from memlite.cli.subcommands import SUBCOMMANDS
 from memlite.config import EXTENDED, OPTIONS, REFUSED, Config, Option, Settings
-from memlite.core.build import running_build
+from memlite.core.build import describe_build
 from memlite.core.distribution import DISTRIBUTION
 from memlite.core.version import __version__
 
@@ -21,7 +21,7 @@ def answer(settings: Settings) -> str:
     if "help" in settings.actions:
         return help_text()
     if "version" in settings.actions:
-        return f"memlite {__version__} ({running_build()})\n"
+        return f"memlite {__version__} ({describe_build()})\n"
     if "license" in settings.actions:
         return _license()
     return _print_config(settings)

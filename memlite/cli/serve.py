@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from memlite.cli.notices import announce, report_ignored, warn_of_exposure
 from memlite.config import Config, Settings
 from memlite.core import logs, signals
-from memlite.core.build import running_build
+from memlite.core.build import describe_build
 from memlite.core.clock import Clock
 from memlite.core.errors import StartError
 from memlite.core.version import __version__
@@ -81,7 +81,7 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
             supervised = workers > 1 or config.memory_file is not None
     what = what or config.backend
     logs.configure(logs.level_for(config.verbose, config.log_level), config.log_format)
-    _log.info("memlite %s (%s)", __version__, running_build())
+    _log.info("memlite %s (%s)", __version__, describe_build())
     manager = ServiceManager(os.environ)
     report_ignored(settings, os.environ)
     process.raise_file_limit(config.conn_limit + (HTTP_CONNECTIONS if config.http else 0))

@@ -6,15 +6,23 @@ See docs/how-to/install-the-compiled-build.md.
 import importlib
 import logging
 import os
-from importlib.machinery import ExtensionFileLoader
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from memlite.core import clock
 
-__all__ = ["build_of", "extension", "mypyc_attr", "running_build"]
+__all__ = ["build_of", "describe_build", "extension", "mypyc_attr", "running_build"]
 
 _log = logging.getLogger(__name__)
+
+_PACKAGE = Path(__file__).parents[1]
+_DESCRIPTIONS = {
+    "compiled": "compiled",
+    "interpreted": "interpreted, with C modules",
+    "pure": "pure Python",
+}
 
 if TYPE_CHECKING:  # mypyc reads the real decorator here; nothing needs it at run time
     from mypy_extensions import mypyc_attr
@@ -26,8 +34,26 @@ else:
 
 
 def running_build() -> str:
-    """Return ``compiled`` if the compiled build is running, else ``pure``."""
-    return build_of(clock)  # any module that the build compiles would do
+    """Return which build is running.
+
+    Returns:
+        ``compiled``; ``interpreted`` if only the modules in C are there; or ``pure``.
+    """
+    found = build_of(clock)  # any module that the build compiles would do
+    return "interpreted" if found == "pure" and _has_extensions() else found
+
+
+def describe_build() -> str:
+    """Return which build is running, in words."""
+    return _DESCRIPTIONS[running_build()]
+
+
+def _has_extensions() -> bool:
+    """Return whether the modules in C are there and may be used, without importing them."""
+    folder = _PACKAGE / "server" / "execution"  # all of them are compiled together
+    return not os.environ.get("MEMLITE_NO_EXTENSIONS") and any(
+        (folder / f"_native{suffix}").exists() for suffix in EXTENSION_SUFFIXES
+    )
 
 
 def build_of(module: ModuleType) -> str:

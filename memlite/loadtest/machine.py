@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from memlite.core.build import running_build
+from memlite.core.build import describe_build
 from memlite.core.version import __version__
 
 __all__ = ["cores", "machine", "versions"]
@@ -42,7 +42,7 @@ def versions() -> dict[str, str]:
 
     ``memcached`` is the one on the PATH.
     """
-    found = {"memlite": __version__, "build": running_build()}
+    found = {"memlite": __version__, "build": describe_build()}
     for name in _PACKAGES:
         try:
             found[name] = importlib.metadata.version(name)

@@ -210,7 +210,7 @@ class SettingsStats:
         flush_at: unix time of a delayed flush_all in seconds, 0 when none is due.
         prefixes_counted: whether commands are counted by key prefix.
         crawler_enabled: whether the crawler accepts commands.
-        build: ``pure`` or ``compiled``.
+        build: as `memlite.core.build.running_build` returns it.
     """
 
     config: Config
@@ -531,7 +531,7 @@ class Snapshot:
     """All of the server's figures that take no walk through its items.
 
     Attributes:
-        build: ``pure`` or ``compiled``.
+        build: as `memlite.core.build.running_build` returns it.
         general: the general statistics.
         storage: those of the store; None for a proxy, which has none.
         udp: those of datagrams.

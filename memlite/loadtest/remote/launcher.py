@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from memlite.core import signals
-from memlite.core.build import running_build
+from memlite.core.build import describe_build
 from memlite.core.errors import ConfigError, StartError
 from memlite.core.version import __version__
 from memlite.loadtest.launching import LOOPBACK, Launch, last_line, launched
@@ -106,7 +106,7 @@ class _Launcher:
         _, _, address, *_ = [*os.environ.get("SSH_CONNECTION", "").split(" "), "", "", ""]
         return {
             "memlite": __version__,
-            "build": running_build(),
+            "build": describe_build(),
             "address": address,
             "machine": machine(),
         }

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
-from memlite.core.build import running_build
+from memlite.core.build import describe_build
 from memlite.core.errors import StartError
 from memlite.core.version import __version__
 from memlite.loadtest.launching import Launch
@@ -130,7 +130,7 @@ class RemoteMachine:
     def _begin(self) -> None:
         found = self._connection.greeting()
         there = f"{found['memlite']} ({found.get('build', 'unknown')})"
-        here = f"{__version__} ({running_build()})"  # as `memlite --version` says
+        here = f"{__version__} ({describe_build()})"  # as `memlite --version` says
         if there != here:
             raise StartError(
                 f"bench: {self.host}: memlite is version {there} there and {here} here; install "

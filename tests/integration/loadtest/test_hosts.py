@@ -19,7 +19,7 @@ pytest.importorskip("hdrh", reason="the load tester needs memlite-cache[bench]")
 
 import psutil
 
-from memlite.core.build import running_build
+from memlite.core.build import describe_build
 from memlite.core.errors import StartError
 from memlite.core.version import __version__
 from memlite.loadtest.files import load
@@ -160,7 +160,7 @@ def test_ports_are_of_the_range_and_one_that_is_taken_is_passed_over(there: Sshd
                     json.dumps({"memlite": __version__, "build": "other"}),
                 )
             },
-            rf"{re.escape(__version__)} \(other\) there and .* \({running_build()}\) here",
+            rf"{re.escape(__version__)} \(other\) there and .* \({describe_build()}\) here",
         ),
     ],
     ids=[

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from memlite.core.build import running_build
+from memlite.core.build import describe_build
 from memlite.core.version import __version__
 
 # What a machine with servers alone has not installed.
@@ -38,7 +38,7 @@ def test_it_needs_only_what_a_server_needs_and_ends_with_its_input() -> None:
     assert done.returncode == 0, done.stderr
     greeting, begun, counters, refused = map(json.loads, done.stdout.splitlines())
     assert greeting["memlite"] == __version__
-    assert greeting["build"] == running_build()
+    assert greeting["build"] == describe_build()
     assert greeting["machine"]["cores"] >= 1
     assert begun["found"] > 0
     assert counters["id"] == 2
