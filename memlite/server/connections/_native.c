@@ -2,6 +2,7 @@
 
 A `Receiver` takes the place of that method in a class. Bound to a connection it gives the input to the runner, and the
 reply to the transport; what the runner leaves, and all input while there is none, it gives to the methods in Python.
+Called without input, it takes the connection's next turn (turns.h).
 It keeps nothing: what state a connection is in, the connection knows. */
 
 #define PY_SSIZE_T_CLEAN
@@ -12,7 +13,7 @@ It keeps nothing: what state a connection is in, the connection knows. */
 #include "../../core/sending.h"
 #include "../../core/slots.h"
 
-#define VERSION 1  /* of the interface: what was compiled for another is not used */
+#define VERSION 2  /* of the interface: what was compiled for another is not used */
 
 enum { MOST_TRANSPORTS = 4, UNKNOWN = -2, NONE = -1 };
 
@@ -22,10 +23,15 @@ typedef struct {
     PyObject *otherwise;  /* the method in Python */
     PyObject *descriptor;  /* returns that of a transport's socket, to which replies may be written; see receiver.py */
     PyObject *other;  /* a type of transports without such a socket: TLS binds the receiver for each read */
-    PyObject *carry_on, *write;  /* names of methods */
+    PyObject *serving, *yielded;  /* states */
+    Py_ssize_t full_read;  /* bytes */
+    PyObject *carry_on, *write, *take_turn, *read_on, *is_closing, *call_together;  /* names of methods */
+    PyObject *next_turn, *intake, *scheduler;  /* and of other attributes */
     /* Types of transports with such sockets, and their method that tells what is yet to be sent. */
     struct { PyTypeObject *type; PyObject *unsent; } plain[MOST_TRANSPORTS];
-    Field run, out, clock, second, last_command, transport;
+    Field run, out, clock, second, last_command, transport, state;
+    Field counters, services, pending_input, begin, held, all_held, unsent, stream, writable;
+    Field until_slow_sample, bytes_read, bytes_written, conn_yields;
 } Receiver;
 
 typedef struct {  /* a receiver that is bound to a connection */
@@ -104,20 +110,26 @@ static PyObject *send_reply(Receiver *r, Reception *b, PyObject *reply) {
     return written;
 }
 
+#include "turns.h"
+
 static PyObject *receive(PyObject *bound, PyObject *const *args, size_t flags, PyObject *names) {
     Reception *b = (Reception *)bound;
     Receiver *r = b->receiver;
     PyObject *connection = b->connection;
+    if (!PyVectorcall_NARGS(flags) && !names) return take_turn(r, b);
     if (PyVectorcall_NARGS(flags) != 1 || names) return PyErr_Format(PyExc_TypeError, "data_received takes one argument");
     PyObject *run = get(connection, &r->run), *out, *reply = NULL, *done = NULL;
-    if (!run) return NULL;
-    if (run == Py_None) {
-        Py_DECREF(run);
-        return call(r->otherwise, connection, args[0]);
+    int serving = run ? run != Py_None ? is(connection, &r->state, r->serving) : 0 : -1;
+    if (serving < 1) {
+        Py_XDECREF(run);
+        return serving < 0 ? NULL : call(r->otherwise, connection, args[0]);
     }
     if ((out = get(connection, &r->out))) reply = call(run, args[0], out);
-    if (reply == Py_None) done = call_method(connection, r->carry_on, args[0]);
-    else if (reply && note_activity(r, connection) == 0) {
+    if (reply == Py_None) {
+        Py_ssize_t position = next_turn(r, run);
+        int left = position > 0 ? end_turn(r, b, args[0], out, 0, position) : position ? -1 : 1;
+        if (left >= 0) done = left ? call_method(connection, r->carry_on, args[0]) : Py_NewRef(Py_None);
+    } else if (reply && note_activity(r, connection) == 0) {
         if (PyBytes_CheckExact(reply) && !PyBytes_GET_SIZE(reply)) done = Py_NewRef(Py_None);
         else done = send_reply(r, b, reply);
     }
@@ -169,20 +181,33 @@ static PyObject *Receiver_get(Receiver *r, PyObject *connection, PyObject *type)
 }
 
 static int Receiver_init(Receiver *r, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"connection", "clock", "descriptor", NULL};
-    PyObject *type, *clock, *descriptor;
+    static char *names[] = {"connection", "clock", "descriptor", "counters", "intake", "serving", "yielded", "full_read", NULL};
+    PyObject *type, *clock, *descriptor, *counters, *intake, *serving, *yielded;
     if (r->type) return PyErr_Format(PyExc_TypeError, "a receiver is made once"), -1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O:Receiver", names, &PyType_Type, &type, &PyType_Type, &clock,
-                                     &descriptor)) return -1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!OO!O!OOn:Receiver", names, &PyType_Type, &type, &PyType_Type, &clock,
+                                     &descriptor, &PyType_Type, &counters, &PyType_Type, &intake, &serving, &yielded,
+                                     &r->full_read)) return -1;
     r->type = Py_NewRef(type);
     r->clock_type = Py_NewRef(clock);
     r->descriptor = Py_NewRef(descriptor);
+    r->serving = Py_NewRef(serving);
+    r->yielded = Py_NewRef(yielded);
     struct { Field *field; PyObject *type; const char *name; } fields[] = {
         {&r->run, type, "_run"}, {&r->out, type, "out"}, {&r->clock, type, "_clock"}, {&r->second, clock, "second"},
-        {&r->last_command, type, "last_command"}, {&r->transport, type, "_transport"}};
+        {&r->last_command, type, "last_command"}, {&r->transport, type, "_transport"}, {&r->state, type, "_state"},
+        {&r->counters, type, "_counters"}, {&r->services, type, "_services"}, {&r->pending_input, type, "_pending_input"},
+        {&r->begin, type, "_begin"}, {&r->held, type, "_held"}, {&r->all_held, intake, "held"}, {&r->unsent, type, "_unsent"},
+        {&r->stream, type, "_stream"}, {&r->writable, type, "writable"},
+        {&r->until_slow_sample, counters, "until_slow_sample"}, {&r->bytes_read, counters, "bytes_read"},
+        {&r->bytes_written, counters, "bytes_written"}, {&r->conn_yields, counters, "conn_yields"}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (find_field(fields[i].field, fields[i].type, fields[i].name)) return -1;
-    if (!(r->carry_on = PyUnicode_InternFromString("_carry_on")) || !(r->write = PyUnicode_InternFromString("write"))) return -1;
+    struct { PyObject **to; const char *name; } others[] = {
+        {&r->carry_on, "_carry_on"}, {&r->write, "write"}, {&r->take_turn, "_take_turn"}, {&r->read_on, "_read_on"},
+        {&r->is_closing, "is_closing"}, {&r->call_together, "call_together"}, {&r->next_turn, "next_turn"},
+        {&r->intake, "intake"}, {&r->scheduler, "scheduler"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!(*others[i].to = PyUnicode_InternFromString(others[i].name))) return -1;
     return (r->otherwise = PyObject_GetAttrString(type, "data_received")) ? 0 : -1;
 }
 
@@ -192,6 +217,8 @@ static int Receiver_traverse(Receiver *r, visitproc visit, void *arg) {
     Py_VISIT(r->otherwise);
     Py_VISIT(r->descriptor);
     Py_VISIT(r->other);
+    Py_VISIT(r->serving);
+    Py_VISIT(r->yielded);
     for (int i = 0; i < MOST_TRANSPORTS; i++) {
         Py_VISIT(r->plain[i].type);
         Py_VISIT(r->plain[i].unsent);
@@ -205,6 +232,8 @@ static int Receiver_clear(Receiver *r) {
     Py_CLEAR(r->otherwise);
     Py_CLEAR(r->descriptor);
     Py_CLEAR(r->other);
+    Py_CLEAR(r->serving);
+    Py_CLEAR(r->yielded);
     for (int i = 0; i < MOST_TRANSPORTS; i++) {
         Py_CLEAR(r->plain[i].type);
         Py_CLEAR(r->plain[i].unsent);
@@ -215,9 +244,12 @@ static int Receiver_clear(Receiver *r) {
 static void Receiver_dealloc(Receiver *r) {
     PyObject_GC_UnTrack(r);
     Receiver_clear(r);
-    Py_XDECREF(r->carry_on);
-    Py_XDECREF(r->write);
-    Field *fields[] = {&r->run, &r->out, &r->clock, &r->second, &r->last_command, &r->transport};
+    PyObject *attributes[] = {r->carry_on, r->write, r->take_turn, r->read_on, r->is_closing, r->call_together, r->next_turn,
+                              r->intake, r->scheduler};
+    for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++) Py_XDECREF(attributes[i]);
+    Field *fields[] = {&r->run, &r->out, &r->clock, &r->second, &r->last_command, &r->transport, &r->state, &r->counters,
+                       &r->services, &r->pending_input, &r->begin, &r->held, &r->all_held, &r->unsent, &r->stream, &r->writable,
+                       &r->until_slow_sample, &r->bytes_read, &r->bytes_written, &r->conn_yields};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) Py_XDECREF(fields[i]->name);
     Py_TYPE(r)->tp_free(r);
 }

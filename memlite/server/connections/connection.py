@@ -294,6 +294,10 @@ class Connection(asyncio.Protocol):
         """Serve the input, or keep it if earlier input is still waiting."""
         run = self._run
         if run is not None:
+            if self._state is not _SERVING:  # it has yielded: see turns.h
+                self._counters.bytes_read += len(data)
+                self._keep_for_later(data)
+                return
             reply = run(data, self.out)
             if reply is not None:
                 self.last_command = self._clock.second
@@ -395,7 +399,7 @@ class Connection(asyncio.Protocol):
             self._services.intake.slow_down(self._transport)
         if self._state is _SERVING:
             self._move(Event.SHARE_USED)
-            self._services.scheduler.call_soon(self._take_turn)
+            self._services.scheduler.call_together(self._take_turn)
 
     def _go_on(self, data: bytes, begin: int) -> None:
         """Have the runner carry out more of `data`, or the parser if it must not any more."""
@@ -651,6 +655,10 @@ class Connection(asyncio.Protocol):
             self._go_on(data, begin)
         else:
             self._serve(data)
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Read again, after what was read before has been served."""
         if self._state is not _SERVING or self._transport.is_closing():
             return
         if not self._eof:

@@ -7,11 +7,14 @@ from typing import Any, Final
 from memlite.core.build import extension
 from memlite.core.clock import Clock
 from memlite.server.connections.connection import Connection
+from memlite.server.connections.intake import FULL_READ, Intake
+from memlite.server.connections.states import TRANSITIONS, Event, State
 from memlite.server.execution.runner import Runner
+from memlite.telemetry.counters import Counters
 
 __all__ = ["NATIVE", "connection_type", "descriptor"]
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 """`_native.c` has the same."""
 
 NATIVE: Final[Any] = extension("memlite.server.connections._native", _VERSION)
@@ -45,5 +48,8 @@ def connection_type(runner: Runner | None, kind: type[Connection] = Connection) 
     """
     if NATIVE is None or runner is None:
         return kind
-    receiver = NATIVE.Receiver(kind, Clock, descriptor)
+    yielded = TRANSITIONS[State.SERVING, Event.SHARE_USED]
+    receiver = NATIVE.Receiver(
+        kind, Clock, descriptor, Counters, Intake, State.SERVING, yielded, FULL_READ
+    )
     return type(f"Receiving{kind.__name__}", (kind,), {"__slots__": (), "data_received": receiver})

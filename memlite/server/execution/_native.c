@@ -23,7 +23,7 @@ or with RECORDS in records/. Each of those files uses what is included before it
 #include <structmember.h>
 #include "../../core/slots.h"
 
-#define VERSION 5  /* of the interface: what was compiled for another is not used */
+#define VERSION 6  /* of the interface: what was compiled for another is not used */
 
 #include "commands/common.h"
 #ifdef RECORDS
@@ -81,6 +81,13 @@ static int ask(Runner *r, PyObject *twin, PyObject *data, Py_ssize_t *next) {
     return *next > 0 ? follow(r) < 0 ? ERROR : DONE : STOP;
 }
 
+/* Where the next turn begins, if this one has been used and enough is there; 0 if not. The parser asks the same. */
+static Py_ssize_t begin_of_next(Runner *r, const char *at, const char *end, int binary) {
+    Packet packet;
+    if (r->served < r->at_most || at == end) return 0;
+    return (binary ? read_packet(at, end, &packet, &at) : memchr(at, '\n', end - at) != NULL) ? r->position : 0;
+}
+
 static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int binary) {
     if (count < 2 || count > 3 || !PyBytes_CheckExact(args[0]) || !PyList_CheckExact(args[1]))
         return PyErr_Format(PyExc_TypeError, "bytes and a list are needed");
@@ -90,7 +97,7 @@ static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int bin
     if (begin < 0 || begin > PyBytes_GET_SIZE(data))
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "the position is not in the bytes");
     r->position = begin;
-    r->served = 0;
+    r->served = r->next_turn = 0;
     if (!PyObject_IsTrue(PyList_GET_ITEM(r->fast_read, 0))) Py_RETURN_NONE;  /* commands are observed */
     long long until = number_of(get(r->counters, &r->until));
     if (until <= 1) return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);  /* this read is sampled */
@@ -124,6 +131,7 @@ static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int bin
         r->served++;
         if (r->whole) break;
     }
+    if (done == DONE) r->next_turn = begin_of_next(r, start + r->position, end, binary);
     Py_CLEAR(r->line);
     forget_ahead(r);
     r->busy = 0;
@@ -195,6 +203,7 @@ static PyMethodDef Runner_methods[] = {
 static PyMemberDef Runner_members[] = {
     {"position", T_PYSSIZET, offsetof(Runner, position), READONLY, "where the last run ended"},
     {"served", T_PYSSIZET, offsetof(Runner, served), READONLY, "the commands that it carried out"},
+    {"next_turn", T_PYSSIZET, offsetof(Runner, next_turn), READONLY, "where to begin when they were as many as in a turn"},
     {NULL},
 };
 static PyTypeObject RunnerType = {

@@ -36,7 +36,7 @@ Run: TypeAlias = Callable[..., bytes | None]
 Runs: TypeAlias = tuple[tuple[Dialect, Run], ...]
 """What carries out the commands of each protocol."""
 
-VERSION: Final = 5
+VERSION: Final = 6
 """`_native.c` has the same."""
 
 NATIVE: Final[Any] = extension("memlite.server.execution._native", VERSION)
@@ -53,12 +53,16 @@ class Runner(Protocol):
     Attributes:
         position: where the last run ended: everything before has been carried out.
         served: the commands of that run.
+        next_turn: where to begin in the next turn, if these were as many as in a turn and enough
+            of the next command is there; otherwise 0, though the parser may find enough.
     """
 
     @property
     def position(self) -> int: ...  # noqa: D102 - see the class
     @property
     def served(self) -> int: ...  # noqa: D102
+    @property
+    def next_turn(self) -> int: ...  # noqa: D102
 
     def text(self, data: bytes, out: list[Part], begin: int = 0, /) -> bytes | None:
         """Carry out commands of the text protocol, at most as many as in a turn.
