@@ -117,7 +117,7 @@ static PyObject *go_on(Receiver *r, Reception *b, PyObject *run, PyObject *data,
             PyObject *arguments[] = {connection, data, from};
             done = PyObject_VectorcallMethod(r->carry_on, arguments, 3, NULL);
         } else if (note_activity(r, connection) == 0)
-            done = PyBytes_GET_SIZE(reply) ? send_reply(r, b, reply) : Py_NewRef(Py_None);
+            done = PyBytes_CheckExact(reply) && !PyBytes_GET_SIZE(reply) ? Py_NewRef(Py_None) : send_reply(r, b, reply);
         if (done) Py_SETREF(done, PyObject_CallMethodNoArgs(connection, r->read_on));
     }
     Py_XDECREF(out);
