@@ -9,6 +9,7 @@ may use those that are included before it. */
 #include <stddef.h>
 #include <string.h>
 #include <structmember.h>
+#include <time.h>
 #include "../core/sending.h"
 #include "../core/slots.h"
 #include "words.h"

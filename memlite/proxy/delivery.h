@@ -13,10 +13,8 @@ static int add_written(Written *written) {
     if (!written->bytes) return 0;
     PyObject *counters = written->counters;
     Field field = {s_bytes_written, Py_IS_TYPE(counters, counters_type) ? bytes_written.at : -1};
-    PyObject *before = get(counters, &field), *more = before ? PyLong_FromSsize_t(written->bytes) : NULL;
-    int failed = set_new(counters, &field, more ? PyNumber_Add(before, more) : NULL);
-    Py_XDECREF(before);
-    Py_XDECREF(more);
+    long long before = get_number(counters, &field);
+    int failed = (before < 0 && PyErr_Occurred()) || put_number(counters, &field, before + written->bytes) ? -1 : 0;
     written->bytes = 0;
     return failed;
 }
@@ -48,9 +46,8 @@ static int record(PyObject *histogram, long long took) {
 
 /* Notes the time to the reply to a write that was timed: `Node._note_time`. */
 static int note_time(PyObject *node) {
-    PyObject *moment = PyObject_CallNoArgs(known.monotonic_ns), *service;
-    long long now = moment ? PyLong_AsLongLong(moment) : -1, since = moment ? get_number(node, &known.timed) : -1;
-    Py_XDECREF(moment);
+    PyObject *service;
+    long long now = nanoseconds(), since = now < 0 ? -1 : get_number(node, &known.timed);
     if (PyErr_Occurred() || !(service = get(node, &known.service))) return -1;
     int failed = record(service, now - since);
     Py_DECREF(service);

@@ -7,6 +7,7 @@ static struct {
     PyObject *append, *popleft;  /* of the deques of receivers */
     long long many_pending;
     double between_times, between_its_times;  /* seconds */
+    int usual_clock;  /* whether both clocks are the system's */
     Field limited, queue, pending, answered, last_sent, timed, last_timed, until, lease, lease_until, scheduler, flusher,
         flush_due, timer, of_node, in_batches, queued, timing, due, next_timed, retired, usual, owner, paused, write, service,
         buckets, count, total, maximum;  /* the last four of histograms */
@@ -14,9 +15,42 @@ static struct {
 
 static PyObject *s_append, *s_popleft;
 
+/* The time by the clock `monotonic_ns`, or -1 with an error. */
+static long long nanoseconds(void) {
+#ifdef __linux__
+    struct timespec now;
+    if (known.usual_clock && !clock_gettime(CLOCK_MONOTONIC, &now)) return now.tv_sec * 1000000000LL + now.tv_nsec;
+#endif
+    PyObject *moment = PyObject_CallNoArgs(known.monotonic_ns);
+    long long found = moment ? PyLong_AsLongLong(moment) : -1;
+    Py_XDECREF(moment);
+    return found;
+}
+
+/* The time by the clock `monotonic`, or -1 with an error. */
+static double seconds(void) {
+#ifdef __linux__
+    if (known.usual_clock) return (double)nanoseconds() / 1e9;
+#endif
+    PyObject *moment = PyObject_CallNoArgs(known.monotonic);
+    double found = moment ? PyFloat_AsDouble(moment) : -1;
+    Py_XDECREF(moment);
+    return found;
+}
+
+/* Empties the queue of a node, all of which is bytes. A short one keeps its memory: the next request comes soon. */
+static int empty_queue(PyObject *queue) {
+    enum { KEPT = 16 };
+    Py_ssize_t count = PyList_GET_SIZE(queue);
+    if (count > KEPT) return PyList_SetSlice(queue, 0, count, NULL);
+    Py_SET_SIZE((PyVarObject *)queue, 0);
+    while (count--) Py_DECREF(((PyListObject *)queue)->ob_item[count]);
+    return 0;
+}
+
 /* Sends what waits for a node, if there is nothing to do but that; returns whether it was so, or -1. */
 static int flush_usual(PyObject *node) {
-    PyObject *queue = get(node, &known.queue), *link = NULL, *data = NULL, *write = NULL, *timing = NULL, *moment;
+    PyObject *queue = get(node, &known.queue), *link = NULL, *data = NULL, *write = NULL, *timing = NULL;
     int done = queue ? 0 : -1, is, times = 0;
     Py_ssize_t count = 0, total = 0;
     double now, due;
@@ -26,9 +60,7 @@ static int flush_usual(PyObject *node) {
     if (!(link = get(node, &known.of_node))) goto end;
     if (!PyObject_TypeCheck(link, known.link)) { done = 0; goto end; }
     if ((is = is_same(link, &known.paused, Py_False)) < 1) { done = is; goto end; }
-    if (!(moment = PyObject_CallNoArgs(known.monotonic))) goto end;
-    now = PyFloat_AsDouble(moment);
-    Py_DECREF(moment);
+    now = seconds();
     due = get_float(node, &known.until);
     if (PyErr_Occurred()) goto end;
     if (now >= due) { done = 0; goto end; }
@@ -60,11 +92,12 @@ static int flush_usual(PyObject *node) {
     long long answered = get_number(node, &known.answered);
     if (PyErr_Occurred()) goto end;
     last += count + more;
-    if (put_number(node, &known.last_sent, last) || PyList_SetSlice(queue, 0, count, NULL)
+    long long since = times ? nanoseconds() : 0;
+    if (put_number(node, &known.last_sent, last) || empty_queue(queue)
         || (more && put_number(node, &known.in_batches, 0)) || put_number(node, &known.queued, 0)
         || put(node, &known.flush_due, Py_False)
         || put(node, &known.limited, last - answered > known.many_pending ? Py_True : Py_False)
-        || (times && (set_new(node, &known.timed, PyObject_CallNoArgs(known.monotonic_ns))
+        || (times && (set_new(node, &known.timed, since < 0 ? NULL : PyLong_FromLongLong(since))
                       || put_number(node, &known.last_timed, last)
                       || set_new(timing, &known.due, PyFloat_FromDouble(now + known.between_times))
                       || set_new(node, &known.next_timed, PyFloat_FromDouble(now + known.between_its_times))))
@@ -100,6 +133,13 @@ static PyObject *know(PyObject *self, PyObject *args) {
         {&known.total, histogram, "total"}, {&known.maximum, histogram, "maximum"}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (find_field(fields[i].field, fields[i].type, fields[i].name)) return NULL;
+    PyObject *clocks = PyImport_ImportModule("time"), *usual = clocks ? PyObject_GetAttrString(clocks, "monotonic") : NULL;
+    PyObject *usual_ns = usual ? PyObject_GetAttrString(clocks, "monotonic_ns") : NULL;
+    known.usual_clock = usual == monotonic && usual_ns == monotonic_ns;
+    Py_XDECREF(clocks);
+    Py_XDECREF(usual);
+    Py_XDECREF(usual_ns);
+    if (!usual_ns) return NULL;
     PyObject *append = PyObject_GetAttr(deque, s_append), *popleft = append ? PyObject_GetAttr(deque, s_popleft) : NULL;
     if (!popleft) {
         Py_XDECREF(append);
