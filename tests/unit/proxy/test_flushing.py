@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sys
 import time
 import weakref
 from random import Random
@@ -162,3 +163,37 @@ async def test_bytes_are_counted_for_counters_of_every_type() -> None:
     node._link.data_received(b"END\r\nEND\r\n")
     assert others.bytes_written == 12
     assert second.counters.bytes_written == 5
+
+
+@pytest.mark.parametrize("edge", [0, 1 << 30, 1 << 60])
+async def test_bytes_are_counted_by_numbers_of_every_length(edge: int) -> None:
+    loop = Loop()
+    cluster = cluster_of(1, cast("Any", loop))
+    connected(cluster)
+    node = cluster.nodes[0]
+    for before in range(max(edge - 6, 0), edge + 2):
+        lone, _ = ask(node)
+        loop.turn()
+        lone.counters.bytes_written = before
+        node._link.data_received(b"END\r\n")
+        assert lone.counters.bytes_written == before + 5
+
+
+async def test_a_node_is_sent_what_waits_once_however_much_it_is() -> None:
+    loop = Loop()
+    cluster = cluster_of(1, cast("Any", loop))
+    (sent,) = connected(cluster)
+    node = cluster.nodes[0]
+    expected = b""
+    for count in (1, 16, 17, 100, 2, 16, 1):
+        lines = [b"get %d.%d\r\n" % (count, number) for number in range(count)]
+        before = [sys.getrefcount(line) for line in lines]
+        receivers = [ask(node, line) for line in lines]
+        expected += b"".join(lines)
+        loop.turn()
+        assert sent.written == expected
+        assert node.requests == node._last_sent
+        node._link.data_received(b"END\r\n" * count)
+        if count > 1:  # one is written as it is, and the transport keeps it
+            assert [sys.getrefcount(line) for line in lines] == before
+        assert all(got == [b"END\r\n"] for _, got in receivers)
