@@ -1,6 +1,6 @@
 /* Which keys the next commands have, for whoever looks ahead. */
 
-/* Finds keys of the next commands of the text protocol, `most` of them. `at` is where one begins, or a key of a get;
+/* Finds keys of the next commands of the text protocol, `most` of them. `at` is where one begins, or a key of a get or gat;
 `looked` is how far it came. */
 static int find_keys(Word *keys, const char *at, const char *end, Py_ssize_t most, int in_get, const char **looked) {
     int count = 0;
@@ -13,7 +13,10 @@ static int find_keys(Word *keys, const char *at, const char *end, Py_ssize_t mos
             if (name[0] == 'g') in_get = name[1] == 'e';
             else if (name[0] == 'm') words = name[1] == 's';
             else if (strchr("sarpc", name[0])) words = 3;
-            if (name[0] == 'g' && !in_get && at < end) at = word_end(at + 1, end);
+            if (name[0] == 'g' && !in_get && at < end) {  /* the exptime of a gat */
+                at = word_end(at + 1, end);
+                in_get = 1;
+            }
             if (at < end) at++;
         }
         for (;; at++) {

@@ -71,11 +71,12 @@ static void append_view(Runner *r, const View *v, int uniques) {
 typedef struct { View v; int known; Name name; } Found;
 
 /* Looks up the keys of a gat, and makes room for the reply; nothing is changed. */
-static int find_to_touch(Runner *r, const Word *keys, int count, Found *found) {
+static int find_to_touch(Runner *r, const Word *keys, int count, const char *end, Found *found) {
     Py_ssize_t room = END_SIZE;
     int misses = 0;
     for (int i = 0; i < count; i++) {
         Found *one = found + i;
+        if (i + 1 < count && r->looks && r->ahead_next == r->ahead_count) look_ahead(r, keys[i].at, end, 0, 1);
         if ((one->known = look(r, keys[i], &one->v)) < DONE) return one->known;
         if (one->known == ABSENT) misses++;
         else {
@@ -99,13 +100,13 @@ static int return_to(Runner *r, const Word *keys, Found *found, int which) {
 }
 
 /* `gat <exptime> <key>*`, and `gats` if the uniques are shown. */
-static NOT_INLINE int text_gats(Runner *r, int uniques, Word *words, int count) {
+static NOT_INLINE int text_gats(Runner *r, int uniques, Word *words, int count, const char *end) {
     long long exptime = count > 2 ? read_number(words[1]) : -1;
     Found found[MOST_WORDS];
     if (exptime < 0 || exptime > INT_MAX) return STOP;
     words += 2;
     count -= 2;
-    int done = find_to_touch(r, words, count, found);
+    int done = find_to_touch(r, words, count, end, found);
     if (done != DONE) return done;
     if (count > 1 && exptime > MONTH) {  /* a key that comes again may have expired */
         if (now(r) < 0) return ERROR;
@@ -186,7 +187,7 @@ static int text_command(Runner *r, const char *start, const char *end, const cha
             return IS(first, "decr") ? text_count(r, 1, words, count) : IS(first, "delete") ? text_delete(r, words, count) : STOP;
         case COMMAND('t', 'o'): return IS(first, "touch") ? text_touch(r, words, count) : STOP;
         case COMMAND('g', 'a'): return IS(first, "gat") && count == 3 ? text_gat(r, words)
-                                           : IS(first, "gat") || IS(first, "gats") ? text_gats(r, first.size == 4, words, count) : STOP;
+                                           : IS(first, "gat") || IS(first, "gats") ? text_gats(r, first.size == 4, words, count, end) : STOP;
         default: return STOP;
     }
 }
