@@ -161,6 +161,18 @@ class BinaryParser:
         """Whether part of a command has arrived and the rest has not."""
         return self._unfinished
 
+    def take_back(self, data: bytes) -> bytes:
+        """Forget an incomplete packet that `data` completes, and return both; empty if none is.
+
+        A packet that arrives a few bytes at a time is left to `receive`.
+        """
+        if not self._head or len(data) < HEADER or _is_partial(self._head + data, 0):
+            return b""
+        whole = self._head + data
+        self._head = b""
+        self._unfinished = False
+        return whole
+
     def begins_command(self, data: bytes, position: int) -> bool:
         """Return whether there is enough at `position` to go on there in the next turn."""
         return not _is_partial(data, position)

@@ -157,6 +157,15 @@ class TextParser:
         assert isinstance(store, PartialSet)  # noqa: S101 - the caller has checked
         return store.reserve()
 
+    def take_back(self, data: bytes) -> bytes:
+        """Forget an incomplete line that `data` completes, and return both; empty if none is."""
+        if not self._line or b"\n" not in data:
+            return b""
+        whole = bytes(self._line) + data
+        self._line = b""
+        self.in_command = False
+        return whole
+
     def begins_command(self, data: bytes, position: int) -> bool:
         """Return whether there is enough at `position` to go on there in the next turn."""
         return data.find(b"\n", position) >= 0

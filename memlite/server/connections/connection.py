@@ -340,10 +340,28 @@ class Connection(asyncio.Protocol):
             and self._send_ready_reply(data)
         ):
             return
-        if self._state is _SERVING:
-            self._serve(data)
-        else:
+        if self._state is not _SERVING:
             self._keep_for_later(data)
+        elif self._services.runner is None or not self._run_again(data):
+            self._serve(data)
+
+    def _run_again(self, data: bytes) -> bool:
+        """Have the runner carry on where the parser was left with an incomplete command.
+
+        Otherwise all that follows one which arrives in two reads would be parsed in Python.
+
+        Returns:
+            Whether that was possible: `data` completes it, and its value had not begun.
+        """
+        take_back = getattr(self.parser, "take_back", None)
+        whole = b"" if take_back is None else cast("bytes", take_back(data))
+        if not whole:
+            return False
+        self._enter_fast_path()
+        if self._run is not None:
+            self._counters.bytes_read -= len(whole)  # which are counted once more
+        self._go_on(whole, 0)
+        return True
 
     def _carry_on(self, data: bytes, begin: int = 0) -> None:
         """Serve what the runner has left of `data`, in which it began at `begin`."""

@@ -330,6 +330,30 @@ def test_turns(count, end):
         compare(pair, b"xyz\r\nget a\r\n" * 30)
 
 
+@pytest.mark.parametrize("kind", [Client, BinaryClient])
+def test_commands_after_one_in_two_reads_need_no_parser(kind):
+    one = b"get key\r\n" if kind is Client else packet(Opcode.GET, b"key")
+    for cut in range(1, len(one)):
+        pair = clients(kind)
+        compare(pair, one)
+        compare(pair, one[:cut])
+        compare(pair, one[cut:] + 5 * one)
+        assert pair[0].connection._services.runner.served == 6
+
+
+@pytest.mark.parametrize("kind", [Client, BinaryClient])
+def test_commands_in_two_reads(kind):
+    data = b"set a 0 0 4\r\ny\r\nz\r\nget a b\r\nmg a v\r\nnothing\r\nget a\r\n"
+    if kind is BinaryClient:
+        data = store(Opcode.SET, b"a", b"y") + packet(Opcode.GETK, b"a") + packet(Opcode.NOOP)
+    for cut in range(1, len(data)):
+        pair = clients(kind)
+        for part in (data, data[:cut], data[cut:], data):
+            compare(pair, part)
+        read, other = [one.server.counters.bytes_read for one in pair]
+        assert read == other
+
+
 def test_later_turns_need_no_parser():
     client = Client(shortcuts=True)
     client.send(b"set a 0 0 1\r\nx\r\n")
@@ -498,6 +522,7 @@ def test_a_client_that_floods_is_slowed_down_whoever_carries_out_the_first_comma
 
 MORE = (
     b"get %(k)b %(k)b0 key1 missing key1 %(k)b\r\n", b"mg %(k)b s v q k\r\n", b"ma %(k)b v\r\n",
+    b"gat 100 key1 %(k)b missing %(k)b key7 key8\r\n", b"gats 0 key%(k)b key2 key3 %(k)b\r\n",
     b"get %(k)b  key2\r\n", b"gats 10 %(k)b\r\n", b"set %(k)b 0 0 nine\r\n", b"nothing\r\n",
     b"set %(k)b 0 0 3\r\nabcde\r\n", b"set get 0 0 7\r\nget %(k)b\r\n", b"\r\n", b"mg  v\r\n",
     b"get " + b" ".join(b"key%d" % number for number in range(0, 1500, 11)) + b"\r\n",
