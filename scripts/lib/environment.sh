@@ -69,7 +69,9 @@ installed() {
 # installation, with what is compiled in the checkout; while they are unchanged there is nothing to do.
 stamp() {
     local sum
-    sum="$(find memlite -name '*.[ch]' -type f | LC_ALL=C sort |
-        xargs cat "requirements/$1.txt" pyproject.toml hatch_build.py | cksum)"
+    sum="$({
+        cat "requirements/$1.txt" pyproject.toml
+        find memlite -name '*.[ch]' -type f 2>/dev/null | LC_ALL=C sort | xargs -r cat || true
+    } | cksum)"
     echo ".venv/.$1-${sum// /}"
 }

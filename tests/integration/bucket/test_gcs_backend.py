@@ -42,6 +42,8 @@ async def emulator():
 
 @contextlib.asynccontextmanager
 async def opened(emulator, options="", prefix="p", **settings):
+    if "deadline=" not in options:
+        options += "&deadline=60"  # for a busy machine
     url = f"gs://bucket/{prefix}?endpoint={emulator.url}{options}"
     backend = make(parse_url(url), Context(**settings))
     await backend.open()
