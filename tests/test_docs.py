@@ -24,7 +24,7 @@ from memlite.memory.item import wire_form
 from memlite.protocol import Limits
 from memlite.protocol.login import TOKEN_LENGTH
 from memlite.server.auth import throttle
-from memlite.server.auth.users import FILE_LIMIT
+from memlite.server.auth.users import MAX_FILE_SIZE
 from memlite.server.connections.tls_transport import HANDSHAKE_SECONDS
 from memlite.server.embedding import OF_THE_PROCESS
 from memlite.telemetry.metrics.definitions import METRICS
@@ -253,7 +253,7 @@ def test_figures_on_the_pages_about_security() -> None:
     assert f"`--auth-timeout` ({Config().auth_timeout} seconds)" in passwords
     limits = (throttle.FAILURES, throttle.PATIENCE, 1 / throttle.SECONDS_EACH, throttle.ADDRESSES)
     assert limits == (20, 5, 2, 10_000)
-    assert (FILE_LIMIT, TOKEN_LENGTH) == (64 * 1024, 16 * 1024)
+    assert (MAX_FILE_SIZE, TOKEN_LENGTH) == (64 * 1024, 16 * 1024)
 
 
 def test_every_page_is_listed() -> None:

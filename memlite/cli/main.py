@@ -13,7 +13,7 @@ from memlite.server import process
 
 __all__ = ["main"]
 
-_LONGEST_MESSAGE = 600
+_MAX_MESSAGE_LENGTH = 600
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,9 +61,9 @@ def _say_why(error: ConfigError | StartError, arguments: Sequence[str]) -> None:
 def _one_line(text: str) -> str:
     """Return a message as one line, without the middle if it repeats a very long argument."""
     line = " ".join(text.splitlines())
-    if len(line) <= _LONGEST_MESSAGE:
+    if len(line) <= _MAX_MESSAGE_LENGTH:
         return line
-    half = _LONGEST_MESSAGE // 2
+    half = _MAX_MESSAGE_LENGTH // 2
     return f"{line[:half]} … {line[-half:]}"
 
 

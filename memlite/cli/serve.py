@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Assemble", "Serving", "serve"]
 
-# Same as `http.door.MOST_CONNECTIONS`; copied so that servers without --http need not import it.
+# Same as `http.door.MAX_CONNECTIONS`; copied so that servers without --http need not import it.
 HTTP_CONNECTIONS = 64
 
 _log = logging.getLogger("memlite")

@@ -11,7 +11,7 @@ from memlite.core.files import read_whole
 
 __all__ = ["password_in", "read_login", "read_tls"]
 
-_FILE_LIMIT: Final = 64 * 1024
+_MAX_FILE_SIZE: Final = 64 * 1024
 
 
 def read_login(
@@ -59,7 +59,7 @@ def password_in(file: Path) -> bytes:
     Raises:
         OSError: the file cannot be read.
     """
-    return read_whole(file, _FILE_LIMIT).content.partition(b"\n")[0].removesuffix(b"\r")
+    return read_whole(file, _MAX_FILE_SIZE).content.partition(b"\n")[0].removesuffix(b"\r")
 
 
 def read_tls(prefix: str, given: bool, settings: TlsSettings) -> TlsSettings | None:

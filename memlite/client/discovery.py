@@ -17,7 +17,7 @@ __all__ = ["ClusterMap", "MappedNode", "discover"]
 _TOPOLOGY: Final = b"config get topology\r\n" + FENCE
 _CLUSTER: Final = b"config get cluster\r\n" + FENCE
 _OLD_FORM: Final = b"get AmazonElastiCache:cluster\r\n"
-_MOST_NODES: Final = 1000
+_MAX_NODES: Final = 1000
 _PARTS_OF_A_TOPOLOGY: Final = {"hash", "hash_tag", "nodes"}
 
 
@@ -105,7 +105,7 @@ def _read(lines: Sequence[bytes], describes: bool, hash_name: str, hash_tag: str
         if describes:
             found = _described(version, json.loads(text))
         else:
-            listed = text.split(maxsplit=_MOST_NODES)
+            listed = text.split(maxsplit=_MAX_NODES)
             _check_number(listed)
             nodes = tuple(_listed(node, hash_name) for node in listed)
             found = ClusterMap(version, nodes, hash_name, hash_tag)
@@ -131,8 +131,8 @@ def _described(version: int, topology: Mapping[str, Any]) -> ClusterMap:
 
 def _check_number(nodes: Sequence[Any]) -> None:
     """Refuse more nodes than a cluster has, before each gets its points on the ring."""
-    if len(nodes) > _MOST_NODES:
-        raise ConfigError(f"more than {_MOST_NODES:,} nodes")
+    if len(nodes) > _MAX_NODES:
+        raise ConfigError(f"more than {_MAX_NODES:,} nodes")
 
 
 def _listed(text: str, hash_name: str) -> MappedNode:

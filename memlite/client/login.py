@@ -12,8 +12,8 @@ from memlite.core.errors import MemliteError
 
 __all__ = ["Login", "LoginRefusedError", "SaslPlainLogin", "TextLogin"]
 
-_LONGEST_LINE: Final = 1000
-_LONGEST_PACKET: Final = 4096
+_MAX_LINE_LENGTH: Final = 1000
+_MAX_PACKET_LENGTH: Final = 4096
 _HEADER: Final = 24
 _SASL_AUTH: Final = 0x21
 _MECHANISM: Final = b"PLAIN"
@@ -82,11 +82,11 @@ class TextLogin:
 
     def complete(self, received: bytes) -> bool:
         """Return whether `received` contains a line."""
-        return b"\n" in received or len(received) > _LONGEST_LINE
+        return b"\n" in received or len(received) > _MAX_LINE_LENGTH
 
     def check(self, reply: bytes) -> None:
         """Check the server's reply, a line; see `Login`."""
-        line = reply[:_LONGEST_LINE].partition(b"\n")[0].strip()
+        line = reply[:_MAX_LINE_LENGTH].partition(b"\n")[0].strip()
         if line != b"STORED":
             raise LoginRefusedError(self.user, line)
 
@@ -115,7 +115,7 @@ class SaslPlainLogin:
 
     def complete(self, received: bytes) -> bool:
         """Return whether `received` contains a packet."""
-        if received[:1] not in (b"", b"\x81") or len(received) > _LONGEST_PACKET:
+        if received[:1] not in (b"", b"\x81") or len(received) > _MAX_PACKET_LENGTH:
             return True
         return len(received) >= _HEADER and len(received) >= _HEADER + _unpack_header(received)[5]
 

@@ -16,7 +16,7 @@ from memlite.core.errors import ConfigError, StartError
 __all__ = ["command_line", "main"]
 
 _NODES: Final = 3
-_MOST_NODES: Final = 100
+_MAX_NODES: Final = 100
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -136,7 +136,7 @@ def command_line() -> argparse.ArgumentParser:
     )
     trial.add_argument(
         "--nodes",
-        type=_number(1, _MOST_NODES),
+        type=_number(1, _MAX_NODES),
         default=_NODES,
         metavar="NUM",
         help="how many nodes, on the ports after the proxy's (default: %(default)s)",
@@ -144,7 +144,7 @@ def command_line() -> argparse.ArgumentParser:
     trial.add_argument(
         "-p",
         "--port",
-        type=_number(1, 65535 - _MOST_NODES),
+        type=_number(1, 65535 - _MAX_NODES),
         default=PORT,
         metavar="NUM",
         help="the proxy's port (default: %(default)s)",

@@ -8,10 +8,10 @@ from typing import Any, Final
 from memlite.core.errors import ConfigError
 from memlite.core.uris import uri_encoded
 
-__all__ = ["MOST_HOT_KEYS", "HotKey", "demote", "parse_hot_keys", "promote", "remove"]
+__all__ = ["MAX_HOT_KEYS", "HotKey", "demote", "parse_hot_keys", "promote", "remove"]
 
-MOST_HOT_KEYS: Final = 64
-_LONGEST_KEY: Final = 250
+MAX_HOT_KEYS: Final = 64
+_MAX_KEY_LENGTH: Final = 250
 _LONGEST_IN_BASE64: Final = 186
 
 
@@ -65,8 +65,8 @@ def parse_hot_keys(keys: Iterable[bytes]) -> tuple[HotKey, ...]:
         ConfigError: no client could send one, or there are too many.
     """
     found = tuple(HotKey(_checked(key)) for key in dict.fromkeys(keys))
-    if len(found) > MOST_HOT_KEYS:
-        raise ConfigError(f"{len(found)} are more than {MOST_HOT_KEYS}")
+    if len(found) > MAX_HOT_KEYS:
+        raise ConfigError(f"{len(found)} are more than {MAX_HOT_KEYS}")
     return found
 
 
@@ -95,10 +95,10 @@ def promote(
         if one.key not in again
     )
     changed = (*kept, *new)
-    if new and len(changed) > MOST_HOT_KEYS:
+    if new and len(changed) > MAX_HOT_KEYS:
         raise ConfigError(
             f"{len(changed)} hot keys, those included that were demoted in the last minute, are "
-            f"more than {MOST_HOT_KEYS}"
+            f"more than {MAX_HOT_KEYS}"
         )
     return changed
 
@@ -125,7 +125,7 @@ def _checked(key: bytes) -> bytes:
         ConfigError: it is too long for a command that changes copies.
     """
     odd = any(byte <= 32 or byte == 127 for byte in key)
-    longest = _LONGEST_IN_BASE64 if odd else _LONGEST_KEY
+    longest = _LONGEST_IN_BASE64 if odd else _MAX_KEY_LENGTH
     if not 0 < len(key) <= longest:
         kind = " with white space or control characters" if odd else ""
         raise ConfigError(f"a hot key{kind} has 1 to {longest} bytes, not {uri_encoded(key)!r}")

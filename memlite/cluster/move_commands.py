@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["add_move_commands"]
 
 _RATE: Final = 5_000
-_MOST_REPLICAS: Final = 100
+_MAX_REPLICAS: Final = 100
 _URL: Final = "gs://bucket/prefix, valkey://host:port/prefix or memcached://host:port/prefix"
 
 
@@ -127,8 +127,8 @@ def _rate(text: str) -> int:
 
 def _replicas(text: str) -> int:
     number = _rate(text)
-    if not 1 <= number <= _MOST_REPLICAS:
-        raise argparse.ArgumentTypeError(f"must be from 1 to {_MOST_REPLICAS}, not {text!r}")
+    if not 1 <= number <= _MAX_REPLICAS:
+        raise argparse.ArgumentTypeError(f"must be from 1 to {_MAX_REPLICAS}, not {text!r}")
     return number
 
 

@@ -8,7 +8,7 @@ from memlite.routing import Placement
 
 __all__ = ["as_json", "as_text", "check_key"]
 
-_LONGEST_KEY = 250
+_MAX_KEY_LENGTH = 250
 _HASHED_WITH = {
     "ketama": "MD5, its first 32 bits",
     "ketama-fnv1a": "FNV-1a of 64 bits, its low 32 bits",
@@ -27,9 +27,9 @@ def check_key(key: bytes) -> bytes:
     Raises:
         ConfigError: no client could send it as text.
     """
-    if not 0 < len(key) <= _LONGEST_KEY or any(byte <= 32 or byte == 127 for byte in key):
+    if not 0 < len(key) <= _MAX_KEY_LENGTH or any(byte <= 32 or byte == 127 for byte in key):
         raise ConfigError(
-            f"cluster route: a key has 1 to {_LONGEST_KEY} bytes, none of them white space or a "
+            f"cluster route: a key has 1 to {_MAX_KEY_LENGTH} bytes, none of them white space or a "
             f"control character: {_shown(key)!r}"
         )
     return key

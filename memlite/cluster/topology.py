@@ -35,10 +35,10 @@ WRITE: Final = ("all", "majority", "primary")
 READ: Final = ("any", "primary")
 MULTI_GETS: Final = ("sharded", "whole")
 _GUTTER_TTL: Final = 60
-_LONGEST_GUTTER_TTL: Final = 3600
-_MOST_NODES: Final = 1000
-_MOST_WEIGHT: Final = 1000
-_FILE_LIMIT: Final = 4 * 1024 * 1024
+_MAX_GUTTER_TTL: Final = 3600
+_MAX_NODES: Final = 1000
+_MAX_WEIGHT: Final = 1000
+_MAX_FILE_SIZE: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ def read_topology(path: Path, patience: float = PATIENCE) -> Topology:
             file's name.
     """
     try:
-        return _topology(tomllib.loads(read_whole(path, _FILE_LIMIT, patience).content.decode()))
+        return _topology(tomllib.loads(read_whole(path, _MAX_FILE_SIZE, patience).content.decode()))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
@@ -274,8 +274,8 @@ def _gutter(table: object, hash_name: str) -> Gutter:
         if not isinstance(addresses, list) or not all(isinstance(one, str) for one in addresses):
             raise ConfigError('nodes: must be a list of addresses, as ["host:port"]')
         ttl = _number(table, "ttl", _GUTTER_TTL)
-        if not 1 <= ttl <= _LONGEST_GUTTER_TTL:
-            raise ConfigError(f"ttl: must be seconds from 1 to {_LONGEST_GUTTER_TTL}, not {ttl}")
+        if not 1 <= ttl <= _MAX_GUTTER_TTL:
+            raise ConfigError(f"ttl: must be seconds from 1 to {_MAX_GUTTER_TTL}, not {ttl}")
         return Gutter(parse_nodes(",".join(addresses), hash_name).nodes, ttl)
     except ConfigError as error:
         raise ConfigError(f"gutter: {error}") from None
@@ -295,8 +295,8 @@ def _node(table: Mapping[str, Any], index: int, hash_name: str) -> Node:
         if not name or not name.isprintable() or " " in name:
             raise ConfigError(f"name: must be text without spaces, not {name!r}")
         weight = _number(table, "weight", 1)
-        if not 1 <= weight <= _MOST_WEIGHT:
-            raise ConfigError(f"weight: must be from 1 to {_MOST_WEIGHT}, not {weight}")
+        if not 1 <= weight <= _MAX_WEIGHT:
+            raise ConfigError(f"weight: must be from 1 to {_MAX_WEIGHT}, not {weight}")
     except ConfigError as error:
         raise ConfigError(f"nodes: number {index}: {error}") from None
     return Node(name, address, weight)
@@ -376,8 +376,8 @@ def _check_multi_gets(topology: Topology) -> None:
 
 
 def _checked(topology: Topology) -> Topology:
-    if len(topology.nodes) > _MOST_NODES:
-        raise ConfigError(f"nodes: {len(topology.nodes)} are more than {_MOST_NODES}")
+    if len(topology.nodes) > _MAX_NODES:
+        raise ConfigError(f"nodes: {len(topology.nodes)} are more than {_MAX_NODES}")
     check_replicas(topology)
     seen: set[Address] = set()
     for node in (*topology.nodes, *(topology.gutter.nodes if topology.gutter else ())):

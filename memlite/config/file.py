@@ -10,7 +10,7 @@ from memlite.core.files import read_whole
 
 __all__ = ["read_file"]
 
-_FILE_LIMIT: Final = 1024 * 1024
+_MAX_FILE_SIZE: Final = 1024 * 1024
 
 
 def read_file(path: str) -> Iterator[tuple[Option, str]]:
@@ -20,7 +20,7 @@ def read_file(path: str) -> Iterator[tuple[Option, str]]:
         ConfigError: the file cannot be read, is not TOML or has an unknown setting.
     """
     try:
-        table = tomllib.loads(read_whole(path, _FILE_LIMIT).content.decode())
+        table = tomllib.loads(read_whole(path, _MAX_FILE_SIZE).content.decode())
     except OSError as error:
         raise ConfigError(f"--config: {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

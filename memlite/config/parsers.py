@@ -40,8 +40,8 @@ _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s)")
 _DURATION_UNITS = {"us": 1e3, "ms": 1e6, "s": 1e9}
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off", "")
-_LONGEST_NODE_NAME = 100
-_MOST_THREADS = 64
+_MAX_NODE_NAME_LENGTH = 100
+_MAX_THREADS = 64
 
 
 def ascii_number(text: str) -> str:
@@ -81,10 +81,10 @@ def threads(text: str) -> int:
     if text == "auto":
         from memlite.core.machine import usable_cores  # rarely needed
 
-        return Automatic(min(usable_cores(), _MOST_THREADS))
+        return Automatic(min(usable_cores(), _MAX_THREADS))
     if not text.strip().lstrip("+-").isdecimal():
         raise ValueError(f"must be a whole number or auto, not {text!r}")
-    return integer(1, _MOST_THREADS)(text)
+    return integer(1, _MAX_THREADS)(text)
 
 
 def number(low: float, *, inclusive: bool) -> Callable[[str], float]:
@@ -183,8 +183,8 @@ def nonempty(text: str) -> str:
 
 def node_name(text: str) -> str:
     """Accept a name of up to 100 bytes without spaces."""
-    if not text.isprintable() or " " in text or not 0 < len(text.encode()) <= _LONGEST_NODE_NAME:
-        raise ValueError(f"must have 1 to {_LONGEST_NODE_NAME} bytes and no spaces")
+    if not text.isprintable() or " " in text or not 0 < len(text.encode()) <= _MAX_NODE_NAME_LENGTH:
+        raise ValueError(f"must have 1 to {_MAX_NODE_NAME_LENGTH} bytes and no spaces")
     return text
 
 

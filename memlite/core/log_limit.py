@@ -11,9 +11,9 @@ __all__ = ["INTERVAL", "LimitedHandler", "failure"]
 INTERVAL: Final = 10.0
 """Seconds in which a class of failures gets one line."""
 
-_MOST_CLASSES: Final = 200
+_MAX_CLASSES: Final = 200
 _OTHERS: Final = "others"
-_LONGEST_NAME: Final = 200
+_MAX_NAME_LENGTH: Final = 200
 
 
 def failure(event: str, **fields: object) -> dict[str, object]:
@@ -68,7 +68,7 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
             super().emit(record)
             return
         now = self._clock()
-        if name not in self._classes and len(self._classes) >= _MOST_CLASSES:
+        if name not in self._classes and len(self._classes) >= _MAX_CLASSES:
             name = _OTHERS
         found = self._classes.get(name)
         if found is None:
@@ -123,7 +123,7 @@ def _class_of(record: logging.LogRecord) -> str | None:
     if record.name.partition(".")[0] == "memlite" or record.levelno < logging.WARNING:
         return None
     # Of a library: what its messages have in common can only be guessed.
-    return f"{record.name}: {record.getMessage().partition(chr(10))[0]}"[:_LONGEST_NAME]
+    return f"{record.name}: {record.getMessage().partition(chr(10))[0]}"[:_MAX_NAME_LENGTH]
 
 
 def _light(record: logging.LogRecord) -> logging.LogRecord:

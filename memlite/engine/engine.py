@@ -29,7 +29,7 @@ from memlite.memory.item import (
     wire_form,
 )
 from memlite.memory.usage import MASK, Usage
-from memlite.protocol.limits import LONGEST_KEY, item_total
+from memlite.protocol.limits import MAX_KEY_LENGTH, item_total
 from memlite.telemetry.counters import Counters
 
 __all__ = ["Engine"]
@@ -76,7 +76,7 @@ class Engine:
         clock.on_tick(self.usage.tick)
         self.observe(None, None)
         self._item_size = item_size
-        self.safe_size = item_size - item_total(LONGEST_KEY, 1, 0)
+        self.safe_size = item_size - item_total(MAX_KEY_LENGTH, 1, 0)
 
     def observe(self, prefixes: PrefixStats | None, observer: Observer | None) -> None:
         """Count by prefix and notify an observer from now on; None turns either off."""

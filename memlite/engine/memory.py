@@ -18,7 +18,7 @@ _LONGEST = 15 * 60
 # Seconds before a delayed flush from which each command checks whether it is due: more than a tick.
 _FLUSH_AHEAD = 3.0
 # Beyond this, a client could use up the 64 bits of cas uniques.
-_LARGEST_NOTED = 2**63
+_MAX_NOTED = 2**63
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -109,7 +109,7 @@ class MemoryEngine(PlainEngine):
         An item that is moved here keeps its cas unique. The next one of the same key must be none
         that a client has seen before, at the node that the item comes from.
         """
-        if unique <= _LARGEST_NOTED:
+        if unique <= _MAX_NOTED:
             self.number_uniques_from(unique)
 
     def number_uniques_from(self, number: int) -> None:

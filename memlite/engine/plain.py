@@ -14,7 +14,7 @@ from memlite.memory import FullItem, Item, ItemTable, Part
 from memlite.memory.item import END, FETCHED, FRESH_BITS, FULL, VIEW_FROM, extended, wire_form
 from memlite.memory.usage import MASK
 from memlite.protocol import replies
-from memlite.protocol.limits import LONGEST_GET, item_total
+from memlite.protocol.limits import MAX_GET_LENGTH, item_total
 from memlite.telemetry.counters import Counters
 
 __all__ = ["PlainEngine"]
@@ -27,7 +27,7 @@ _SPACE_AT: Final = len(b"get")
 _CR: Final = 13
 _SHORTEST_GET: Final = len(b"get k\r\n")
 # So many small parts of a reply are joined at once, which is at most 128 KiB.
-_JOINED_AT_MOST: Final = 128
+_MAX_JOINED: Final = 128
 # Cuts END off a short reply, without the interpreter's steps of a slice.
 _without_end: Final = itemgetter(slice(-END))
 _STORED: Final = Outcome.STORED
@@ -101,7 +101,7 @@ class PlainEngine(MetaEngine):
             or line[-2] != _CR
             or line.rfind(b" ") != _SPACE_AT
             or line.find(b"\n") != len(line) - 1
-            or not _SHORTEST_GET <= len(line) <= LONGEST_GET
+            or not _SHORTEST_GET <= len(line) <= MAX_GET_LENGTH
         ):
             return None
         self.counters.get_misses += 1
@@ -183,7 +183,7 @@ class PlainEngine(MetaEngine):
         self.counters.get_misses += len(lines) - hits
         if not hits:
             out.append(replies.END)
-        elif hits <= _JOINED_AT_MOST and sum(map(len, wires)) < hits * VIEW_FROM:
+        elif hits <= _MAX_JOINED and sum(map(len, wires)) < hits * VIEW_FROM:
             last = wires.pop()  # with its END
             out.append(b"".join([*map(_without_end, wires), last]))
         else:

@@ -35,7 +35,7 @@ _COUNTER_END: Final = 2**64
 # As strtoull(): leading white space, a sign, digits; then white space, a NUL or the end.
 _COUNTER: Final = re.compile(rb"[ \t\n\v\f\r]*(\+?[0-9]+)(?:[ \t\n\v\f\r\0]|$)", re.DOTALL)
 # memcached stores longer values in chunks, and refuses to increment those.
-_COUNTER_VALUE_MAX: Final = 512 * 1024
+_MAX_COUNTER_VALUE: Final = 512 * 1024
 
 
 class Outcome(enum.Enum):
@@ -193,7 +193,7 @@ def count(current: Item | None, delta: int) -> tuple[Outcome, int, Content | Non
     """
     if current is None:
         return Outcome.NOT_FOUND, 0, None
-    if current.size > _COUNTER_VALUE_MAX:
+    if current.size > _MAX_COUNTER_VALUE:
         return Outcome.NON_NUMERIC, 0, None
     value = current.value
     match = _COUNTER.match(value)

@@ -30,7 +30,7 @@ _AFTER_VALUE: Final = len(b"\r\n") + END
 # Digits of a number that is certainly below 2**64.
 _SAFE_DIGITS: Final = 19
 # So many parts of a reply, of so many bytes, are joined at once.
-_JOINED_AT_MOST: Final = 128
+_MAX_JOINED: Final = 128
 _JOINED_BYTES: Final = 128 * 1024
 _TRIES: Final = range(4)
 _ABSENT: Final = 0  # the condition that there is no item
@@ -166,7 +166,7 @@ class PlainSharedEngine(SharedEngine):
         ]
         self.counters.hits += len(parts)
         parts.append(replies.END)
-        if len(parts) <= _JOINED_AT_MOST and sum(map(len, parts)) < _JOINED_BYTES:
+        if len(parts) <= _MAX_JOINED and sum(map(len, parts)) < _JOINED_BYTES:
             out.append(b"".join(parts))
         else:
             out += parts

@@ -16,7 +16,7 @@ __all__ = ["EvictionCounts", "SizeClasses"]
 
 _ALIGNMENT = 8
 _MAX_CLASSES = 63
-_CHUNK_MAX = 512 * 1024
+_MAX_CHUNK = 512 * 1024
 _KEY_AT: Final = len(b"VALUE ")
 _NO_FLAGS: Final = b" 0 "
 _AROUND_VALUE: Final = len(b"\n\r\n") + END  # bytes after the header line that are not the value
@@ -83,7 +83,7 @@ class SizeClasses:
         # What `item_total` adds to the bytes of key and value, without and with flags.
         self._overhead = item_total(0, 0, 0, cas=cas)
         self._overhead_flags = item_total(0, 1, 0, cas=cas)
-        chunk_max = min(_CHUNK_MAX, item_size_max)
+        chunk_max = min(_MAX_CHUNK, item_size_max)
         self.page_size = max(item_size_max, 1024 * 1024)
         self.chunk_sizes: list[int] = []
         size = 48 + chunk_size

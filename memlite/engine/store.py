@@ -30,7 +30,7 @@ _Result = TypeVar("_Result")
 # Seconds for which a command is retried after conflicts with other servers before it fails, and the
 # longest pause between two attempts.
 _PATIENCE = 10.0
-_LONGEST_PAUSE = 0.1
+_MAX_PAUSE = 0.1
 # The most keys of one command to read from a backend at a time; a request may have a million.
 _KEYS_AT_ONCE = 256
 
@@ -336,7 +336,7 @@ class StoreEngine(MetaEngine):
             if self.clock.now() > deadline:
                 raise StorageError("too many changes of this key at once")
             await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - no secret
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, _MAX_PAUSE)
 
     async def finish(self, attempt: Attempt[_Result]) -> _Result:
         """Await a command's writes and return its result; raise the first exception, if any."""

@@ -10,7 +10,7 @@ from memlite.lab.factorial_result import Levels, combinations
 
 __all__ = ["Array", "array_of", "levels_of"]
 
-_MOST_FACTORS = 16
+_MAX_FACTORS = 16
 _TOO_LARGE = 1e150
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -23,8 +23,8 @@ def levels_of(
     Raises:
         ValueError: these are no factors, or not all combinations of their levels are there.
     """
-    if not 0 < len(factors) <= _MOST_FACTORS or len(set(factors)) < len(factors):
-        raise ValueError(f"1 to {_MOST_FACTORS} factors with different names are needed")
+    if not 0 < len(factors) <= _MAX_FACTORS or len(set(factors)) < len(factors):
+        raise ValueError(f"1 to {_MAX_FACTORS} factors with different names are needed")
     if {len(at) for at in responses} != {len(factors)}:
         raise ValueError("a combination of levels must have one for each factor")
     # With two levels at least, whatever is there.

@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 # With a larger tolerance, hardly any mistake would break a law.
-_LARGEST_TOLERANCE = 0.1
+_MAX_TOLERANCE = 0.1
 
 
 def interactive_response_time(clients: float, throughput: float, think_time: float) -> float:
@@ -88,7 +88,7 @@ class ClosedLoopCheck:
 
 
 def _within(difference: float, tolerance: float) -> bool | None:
-    return None if tolerance > _LARGEST_TOLERANCE else abs(difference) <= tolerance
+    return None if tolerance > _MAX_TOLERANCE else abs(difference) <= tolerance
 
 
 def check_closed_loop(

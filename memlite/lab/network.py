@@ -28,7 +28,7 @@ _Floats = npt.NDArray[np.float64]
 
 # Schweitzer's approximation ends when no queue changes by more than this share of all clients.
 _PRECISE = 1e-12
-_MOST_ROUNDS = 100_000
+_MAX_ROUNDS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def approximate_mva(
     lengths = np.full(len(stations), clients / len(stations))
     residence = demands + delays
     throughput = 0.0
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         met = lengths * (clients - 1) / clients  # by a request that arrives
         residence = np.where(queues, demands * (1 + met) + delays, demands)
         throughput = clients / (think_time + float(residence.sum()))

@@ -11,7 +11,7 @@ from memlite.lab.series import Floats, checked, grouped_means, student
 __all__ = ["BatchMeans", "Trend", "batch_means", "find_trend"]
 
 _FEWEST_BATCHES = 10
-_MOST_BATCHES = 30
+_MAX_BATCHES = 30
 _TREND_BATCHES = 20
 # The one-sided 90% quantile of the normal distribution, for von Neumann's ratio.
 _CORRELATED = 1.2816
@@ -56,7 +56,7 @@ def batch_means(values: Sequence[float], confidence: float = 0.95) -> BatchMeans
         ValueError: there are less, one is not a number, or the confidence is out of range.
     """
     series = checked(values, _FEWEST_BATCHES)
-    size = max(1, len(series) // _MOST_BATCHES)
+    size = max(1, len(series) // _MAX_BATCHES)
     while True:
         means = grouped_means(series, size)
         independent = not _correlated(means)

@@ -23,8 +23,8 @@ from memlite.loadtest.usage import Counted
 __all__ = ["Cluster", "clusters"]
 
 _BACKENDS: Final = ("memory", "file", MEMCACHED)
-_MOST_NODES: Final = 64
-_MOST_PROXIES: Final = 16
+_MAX_NODES: Final = 64
+_MAX_PROXIES: Final = 16
 # What proxies that do not know of each other cannot all do.
 _ALONE: Final = ("promote-hot-keys", "trace")
 _LEAST_MEMORY: Final = 64  # megabytes of a node
@@ -178,10 +178,10 @@ def clusters(
         ConfigError: a number is too high, there is not exactly one possible backend, or an option
             is wrong.
     """
-    if max(numbers) > _MOST_NODES:
-        raise ConfigError(f"bench: --cluster: at most {_MOST_NODES} nodes, not {max(numbers)}")
-    if max(proxies) > _MOST_PROXIES:
-        raise ConfigError(f"bench: --proxies: at most {_MOST_PROXIES}, not {max(proxies)}")
+    if max(numbers) > _MAX_NODES:
+        raise ConfigError(f"bench: --cluster: at most {_MAX_NODES} nodes, not {max(numbers)}")
+    if max(proxies) > _MAX_PROXIES:
+        raise ConfigError(f"bench: --proxies: at most {_MAX_PROXIES}, not {max(proxies)}")
     if len(backends) != 1 or backends[0] not in _BACKENDS:
         raise ConfigError(
             f"bench: --cluster takes one of --backends {', '.join(_BACKENDS)}, for all nodes, "

@@ -19,14 +19,14 @@ __all__ = [
 
 # The half-width of a confidence interval, as a share of the mean, above which repetitions differ
 # too much to tell a plateau from chance.
-_MOST_SPREAD: Final = 0.1
+_MAX_SPREAD: Final = 0.1
 # A server that answers from memory and whose busiest thread uses less of a core than this is
 # waiting for something else.
 _BUSY: Final = 0.85
 _FROM_MEMORY: Final = ("memory", "server", "cluster")
 # Shares of the machine's processors that others may use without changing the figures much.
-_MOST_OTHER_LOAD: Final = 0.1
-_MOST_STEAL: Final = 0.05
+_MAX_OTHER_LOAD: Final = 0.1
+_MAX_STEAL: Final = 0.05
 
 NO_DIFFERENCE: Final = "the difference is within the variation between repetitions"
 """The doubt about a comparison that shows no difference, rather than not enough."""
@@ -84,7 +84,7 @@ def doubt_about_saturation(points: Sequence[Point], kind: str) -> str:
     if any(point.generator_limited for point in points):
         return "the load generator is the limit"
     most = max(map(spread, points))
-    if most > _MOST_SPREAD:
+    if most > _MAX_SPREAD:
         return f"throughput varies by ±{percent(most)} between repetitions"
     shares = [
         repetition.server.thread_share or repetition.server.cpu_share
@@ -144,9 +144,9 @@ def machine_doubt(points: Sequence[Point]) -> str:
     used = [one.machine for point in points for one in point.repetitions if one.machine is not None]
     other = max((one.other for one in used), default=0.0)
     steal = max((one.steal for one in used), default=0.0)
-    if other > _MOST_OTHER_LOAD:
+    if other > _MAX_OTHER_LOAD:
         return f"other programs used up to {other:.0%} of the machine's processors"
-    if steal > _MOST_STEAL:
+    if steal > _MAX_STEAL:
         return f"the hypervisor took up to {steal:.0%} of the machine's processors"
     return ""
 

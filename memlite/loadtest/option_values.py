@@ -35,7 +35,7 @@ __all__ = [
 
 _T = TypeVar("_T")
 _TIMES = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0}
-_HIGHEST_PORT = 65535
+_MAX_PORT = 65535
 _SIZES = {"": 1, "k": 1024, "m": 1024**2}
 
 
@@ -90,7 +90,7 @@ def ports(text: str) -> tuple[int, int]:
     """Parse ``FIRST:LAST``."""
     first, colon, last = text.partition(":")
     found = positive(first), positive(last) if colon else positive(first)
-    if not found[0] <= found[1] <= _HIGHEST_PORT:
+    if not found[0] <= found[1] <= _MAX_PORT:
         raise ValueError(f"not ports: {text!r}")
     return found
 

@@ -12,10 +12,10 @@ _NEVER = 1 << 63
 # The lengths of intervals, all of which divide a second, and how many a measurement may have at
 # most: enough to find a warm-up, and few enough for the file of results to stay small.
 _LENGTHS = tuple(milliseconds * 1_000_000 for milliseconds in (10, 20, 50, 100, 250, 500))
-_MOST_INTERVALS = 120
+_MAX_INTERVALS = 120
 # Closed intervals wait to be summed until the measurement has ended, which a client cannot notice.
 # Each takes memory, so that a long measurement sums the oldest earlier.
-_MOST_WAITING = 150
+_MAX_WAITING = 150
 
 Tally = dict[int, int]
 """The number of times each latency, in microseconds, was observed."""
@@ -203,7 +203,7 @@ class Recorder:
             self.response = defaultdict(dict)
         self._operations += operations
         self._errors += errors
-        if len(self._waiting) > _MOST_WAITING:
+        if len(self._waiting) > _MAX_WAITING:
             self._sum_up(*self._waiting.popleft())
 
     def _sum_up(
@@ -230,7 +230,7 @@ def interval_for(seconds: float) -> int:
     Args:
         seconds: the measurement's planned length; 0 if it is not known.
     """
-    shortest = seconds * SECOND / _MOST_INTERVALS
+    shortest = seconds * SECOND / _MAX_INTERVALS
     fine = (length for length in _LENGTHS if length >= shortest)
     return next(fine, SECOND) if seconds else SECOND
 

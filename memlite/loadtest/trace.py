@@ -11,7 +11,7 @@ from memlite.core.errors import ConfigError
 from memlite.loadtest.operations import Operation
 from memlite.loadtest.requests import command_request, storage_request
 from memlite.loadtest.values import ValueSource
-from memlite.loadtest.workload import LARGEST_VALUE, MAX_KEY_LENGTH, Values, Workload
+from memlite.loadtest.workload import MAX_KEY_LENGTH, MAX_VALUE_SIZE, Values, Workload
 
 __all__ = ["COLUMNS", "TRACE_OPERATIONS", "Trace"]
 
@@ -55,7 +55,7 @@ class Trace:
         self._exptime = workload.ttl
         self._noreply = workload.load.noreply
         self._verify = verify
-        self._values = ValueSource(Values(distribution="uniform", least=0, most=LARGEST_VALUE))
+        self._values = ValueSource(Values(distribution="uniform", least=0, most=MAX_VALUE_SIZE))
         next(self._rows(), None)
 
     def operations(self, client: int, clients: int) -> Iterator[tuple[float | None, Operation]]:
@@ -185,9 +185,9 @@ class Trace:
 
     def _size(self, line: int, text: str) -> int:
         # Check the length first: int() rejects very long digit strings with its own error.
-        if text.isascii() and text.isdigit() and len(text) <= 12 and int(text) <= LARGEST_VALUE:
+        if text.isascii() and text.isdigit() and len(text) <= 12 and int(text) <= MAX_VALUE_SIZE:
             return int(text)
-        raise self._error(line, f"size must be from 0 to {LARGEST_VALUE}, not {text[:40]!r}")
+        raise self._error(line, f"size must be from 0 to {MAX_VALUE_SIZE}, not {text[:40]!r}")
 
     def _error(self, line: int, problem: str) -> ConfigError:
         return ConfigError(f"{self._path}: line {line}: {problem}")

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlite.core.errors import ConfigError
-from memlite.loadtest.workload import LARGEST_VALUE, Values
+from memlite.loadtest.workload import MAX_VALUE_SIZE, Values
 
 __all__ = ["ValueSource", "mean_size", "read_sizes"]
 
@@ -148,9 +148,9 @@ def read_sizes(path: str) -> list[int]:
                 if not text:
                     continue
                 # Check the length first: int() rejects very long digit strings with its own error.
-                if not text.isdigit() or len(text) > 12 or int(text) > LARGEST_VALUE:
+                if not text.isdigit() or len(text) > 12 or int(text) > MAX_VALUE_SIZE:
                     raise ConfigError(
-                        f"{path}: line {number} must be a size from 0 to {LARGEST_VALUE}, "
+                        f"{path}: line {number} must be a size from 0 to {MAX_VALUE_SIZE}, "
                         f"not {text[:40]!r}"
                     )
                 sizes.append(int(text))

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["LARGEST_VALUE", "MAX_KEY_LENGTH", "OPERATIONS", "Keys", "Load", "Values", "Workload"]
+__all__ = ["MAX_KEY_LENGTH", "MAX_VALUE_SIZE", "OPERATIONS", "Keys", "Load", "Values", "Workload"]
 
-LARGEST_VALUE = 128 * 1024 * 1024
+MAX_VALUE_SIZE = 128 * 1024 * 1024
 """The largest value a workload may store, in bytes."""
 
 MAX_KEY_LENGTH = 250

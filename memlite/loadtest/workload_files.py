@@ -11,8 +11,8 @@ from typing import Any
 
 from memlite.core.errors import ConfigError
 from memlite.loadtest.workload import (
-    LARGEST_VALUE,
     MAX_KEY_LENGTH,
+    MAX_VALUE_SIZE,
     OPERATIONS,
     Keys,
     Load,
@@ -126,9 +126,9 @@ _TABLES: Mapping[str, Mapping[str, _Check]] = {
     },
     "values": {
         "distribution": _choice("fixed", "uniform", "lognormal", "file"),
-        "size": _whole(0, LARGEST_VALUE),
-        "least": _whole(0, LARGEST_VALUE),
-        "most": _whole(0, LARGEST_VALUE),
+        "size": _whole(0, MAX_VALUE_SIZE),
+        "least": _whole(0, MAX_VALUE_SIZE),
+        "most": _whole(0, MAX_VALUE_SIZE),
         "sigma": _number(0, 10),
         "file": _line,
     },

@@ -53,7 +53,7 @@ EPOCH: Final = int(time.time())
 """Unix second from which states count."""
 
 # `shared` keeps this many states, about a hundred seconds' worth.
-_SHARED_AT_MOST: Final = 4096
+_MAX_SHARED: Final = 4096
 _shared_states: Final[dict[int, int]] = {}
 
 SMALL_OBJECT: Final = 512
@@ -66,7 +66,7 @@ META_FLAGS_SIZE: Final = 160
 # Formatting more than 512 bytes allocates a quarter too much and gives the rest back, which leaves
 # a hole too small for the next value: a cache of 1,000-byte values grew by half that way. For a
 # megabyte, formatting also takes twenty times as long as join. Below this size it is faster.
-_FORMAT_AT_MOST: Final = 200
+_MAX_FORMAT: Final = 200
 VIEW_FROM: Final = 1024
 """Size in bytes of a reply from which a view is cheaper than a copy."""
 
@@ -103,7 +103,7 @@ def wire_form(key: bytes, flags: int, value: bytes) -> bytes:
     Pass an empty key if the text protocol cannot express it; see `nameable`.
     """
     size = len(value)
-    if size > _FORMAT_AT_MOST:
+    if size > _MAX_FORMAT:
         return b"".join((b"VALUE %b %d %d\r\n" % (key, flags, size), value, b"\r\nEND\r\n"))
     return b"VALUE %b %d %d\r\n%b\r\nEND\r\n" % (key, flags, size, value)
 
@@ -120,7 +120,7 @@ def extended(wire: bytes, before: bytes, after: bytes) -> bytes:
     head = wire[: wire.rindex(b" ", 0, begin) + 1]
     value = wire[begin:-_AFTER_VALUE]
     size = len(before) + len(value) + len(after)
-    if size > _FORMAT_AT_MOST:
+    if size > _MAX_FORMAT:
         return b"".join((b"%b%d\r\n" % (head, size), before, value, after, b"\r\nEND\r\n"))
     return b"%b%d\r\n%b%b%b\r\nEND\r\n" % (head, size, before, value, after)
 
@@ -153,7 +153,7 @@ def shared(state: int) -> int:
     A freshly computed int would take 32 bytes per item that no accounting sees. The states in
     `memlite.memory.usage.Usage` are shared already.
     """
-    if len(_shared_states) >= _SHARED_AT_MOST:
+    if len(_shared_states) >= _MAX_SHARED:
         _shared_states.clear()
     return _shared_states.setdefault(state, state)
 

@@ -17,7 +17,7 @@ __all__ = ["BinaryParser"]
 # Magic, opcode, key length, extras length, total body length, opaque, cas unique. The data type and
 # the virtual bucket in between are ignored.
 _header = Struct(">BBHBxxxIIQ").unpack_from
-_LARGEST_BODY: Final = 1024 * 1024 * 1024
+_MAX_BODY_SIZE: Final = 1024 * 1024 * 1024
 _NO_REQUEST: Final = "not a binary request"
 
 
@@ -241,7 +241,7 @@ class BinaryParser:
                 extras_size not in extras
                 or (has_key is not None and has_key is not (key_size > 0))
                 or key_size > key_length
-                or (size and (size < 0 or has_value is False or body > _LARGEST_BODY))
+                or (size and (size < 0 or has_value is False or body > _MAX_BODY_SIZE))
             ):
                 fault = Status.UNKNOWN_COMMAND if size < 0 else Status.INVALID
                 handler.execute(table.REJECT, (request, fault))

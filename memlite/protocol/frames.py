@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 __all__ = ["MESSAGE_SIZE", "PAYLOAD_SIZE", "split", "unwrap"]
 
 _HEADER = struct.Struct(">HHHH")
-_MOST_DATAGRAMS = 0xFFFF
+_MAX_DATAGRAMS = 0xFFFF
 
 PAYLOAD_SIZE = 1400 - _HEADER.size
 """The most bytes of a reply in one datagram, which is 1,400 bytes long with its frame header."""
 
-MESSAGE_SIZE = _MOST_DATAGRAMS * PAYLOAD_SIZE
+MESSAGE_SIZE = _MAX_DATAGRAMS * PAYLOAD_SIZE
 """The most bytes a reply can have, given the 16-bit sequence numbers."""
 
 

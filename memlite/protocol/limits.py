@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["LONGEST_GET", "LONGEST_KEY", "Limits", "item_total"]
+__all__ = ["MAX_GET_LENGTH", "MAX_KEY_LENGTH", "Limits", "item_total"]
 
-LONGEST_KEY: Final = 250
+MAX_KEY_LENGTH: Final = 250
 """The length of the longest key of memcached's protocols, in bytes."""
 
-LONGEST_GET: Final = len(b"get \r\n") + LONGEST_KEY
+MAX_GET_LENGTH: Final = len(b"get \r\n") + MAX_KEY_LENGTH
 """The length of the longest get of one key, in bytes.
 
 Longer lines are not looked up in the index, because hashing takes time linear in the length.
@@ -56,7 +56,7 @@ class Limits:
     """
 
     item_size: int = 1024 * 1024
-    key_length: int = LONGEST_KEY
+    key_length: int = MAX_KEY_LENGTH
     line_length: int = 2048
     get_line_length: int = 4 * 1024 * 1024
     commands_per_read: int = 20

@@ -17,7 +17,7 @@ _MECHANISM_LENGTH: Final = 32
 
 # Magic, opcode, key length, extras length, total body length, opaque, cas unique.
 _header = Struct(">BBHBxxxIIQ").unpack_from
-_LONGEST_BODY: Final = TOKEN_LENGTH + _MECHANISM_LENGTH
+_MAX_BODY_LENGTH: Final = TOKEN_LENGTH + _MECHANISM_LENGTH
 _AUTHENTICATIONS: Final = (Opcode.SASL_AUTH, Opcode.SASL_STEP)
 _ANSWERS: Final[dict[int, bytes]] = {
     Opcode.SASL_LIST_MECHS: MECHANISM,
@@ -121,4 +121,4 @@ def _fault(opcode: int, key_size: int, extras_size: int, body: int) -> Status | 
         return Status.INVALID if body else None
     if opcode not in _AUTHENTICATIONS:
         return Status.AUTH_ERROR
-    return Status.INVALID if extras_size or not key_size or body > _LONGEST_BODY else None
+    return Status.INVALID if extras_size or not key_size or body > _MAX_BODY_LENGTH else None

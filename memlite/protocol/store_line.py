@@ -4,13 +4,13 @@ from typing import Final, TypeAlias
 
 from memlite.protocol.numbers import exptime_of, small_number
 
-__all__ = ["FORMAT_AT_MOST", "Known", "known_rest", "read_rest"]
+__all__ = ["MAX_FORMAT", "Known", "known_rest", "read_rest"]
 
 Known: TypeAlias = tuple[int, int, int, bytes, bool]
 r"""Bytes of the value, flags, exptime, the same flags and size as ``get`` sends them after the key
 (`` <flags> <bytes>\r\n``), and whether the client wants no reply."""
 
-FORMAT_AT_MOST: Final = 200
+MAX_FORMAT: Final = 200
 """Bytes of a value up to which its reply is formatted, and beyond that joined, which over-allocates
 nothing; see `memlite.memory.item.wire_form`. Formatting takes two thirds of the time."""
 

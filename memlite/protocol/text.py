@@ -19,7 +19,7 @@ from memlite.protocol.numbers import (
     without_plus,
 )
 from memlite.protocol.partial import PartialSet, PartialStore
-from memlite.protocol.store_line import FORMAT_AT_MOST, known_rest, read_rest
+from memlite.protocol.store_line import MAX_FORMAT, known_rest, read_rest
 from memlite.protocol.text_table import ADMIN, BAD_CHUNK, BY_WORD, SET, TOO_LARGE
 
 __all__ = ["TextParser"]
@@ -35,7 +35,7 @@ _SPACE: Final = b" "[0]
 _SET_PREFIX: Final = b"set "
 _SET_PREFIX_END: Final = b"set!"
 # The longest read, in bytes, that the fast path for a single small set accepts.
-_LONGEST_SMALL_SET: Final = len(b"set  0 0 4096\r\n\r\n") + 250 + 4096
+_MAX_SMALL_SET_LENGTH: Final = len(b"set  0 0 4096\r\n\r\n") + 250 + 4096
 _FLAGS_END: Final = 2**32
 _UINT64_END: Final = 2**64
 # Values of at least this many bytes are large enough for an extra copy to matter.
@@ -320,7 +320,7 @@ class TextParser:
         Returns:
             Whether it was carried out.
         """
-        if len(data) > _LONGEST_SMALL_SET:
+        if len(data) > _MAX_SMALL_SET_LENGTH:
             return False
         line, _, value = data.partition(b"\r\n")  # with its line ending
         words = line.split(b" ", 2)
@@ -341,7 +341,7 @@ class TextParser:
         ):
             framed = (
                 b"VALUE %b%b%bEND\r\n" % (key, head, value)
-                if size <= FORMAT_AT_MOST
+                if size <= MAX_FORMAT
                 else b"".join((b"VALUE ", key, head, value, b"END\r\n"))
             )
             if self._keeps:
@@ -378,7 +378,7 @@ class TextParser:
                 self.request = data[start:end]
             framed = (
                 b"VALUE %b%b%bEND\r\n" % (key, head, value)
-                if size <= FORMAT_AT_MOST
+                if size <= MAX_FORMAT
                 else b"".join((b"VALUE ", key, head, value, b"END\r\n"))
             )
             handler.set_framed(key, exptime, framed, noreply)

@@ -22,8 +22,8 @@ __all__ = [
     "touching",
 ]
 
-_LONGEST_KEY: Final = 250  # in base64, too
-_LONGEST_EXPTIME: Final = 2**31 - 1
+_MAX_KEY_LENGTH: Final = 250  # in base64, too
+_MAX_EXPTIME: Final = 2**31 - 1
 
 MODES: Final[dict[int, bytes]] = {
     opcode: mode
@@ -59,14 +59,14 @@ def _key(request: BinaryRequest) -> tuple[bytes, bytes]:
     if _is_word(key):
         return key, b""
     key = encode_key(key)
-    if len(key) > _LONGEST_KEY:
+    if len(key) > _MAX_KEY_LENGTH:
         raise UnsendableKeyError
     return key, b" b"
 
 
 def _exptime(exptime: int) -> int:
     """Return an exptime for text, which has no dates after January 2038."""
-    return min(exptime, _LONGEST_EXPTIME)
+    return min(exptime, _MAX_EXPTIME)
 
 
 def getting(request: BinaryRequest) -> bytes:

@@ -27,8 +27,8 @@ from memlite.proxy.replica_requests import (
 
 __all__ = ["Change", "Changes", "Primary"]
 
-_MOST_WAITING: Final = 4096  # requests for one key, or behind a flush
-_MOST_BYTES: Final = 64 * 1024 * 1024  # of changes in progress and of all requests that wait
+_MAX_WAITING: Final = 4096  # requests for one key, or behind a flush
+_MAX_BYTES: Final = 64 * 1024 * 1024  # of changes in progress and of all requests that wait
 # What replies begin with if the primary has not made the change.
 _UNCHANGED: Final = (
     *(b"NOT_STORED", b"EXISTS", b"NOT_FOUND", b"NS", b"EX", b"NF", b"EN"),
@@ -126,12 +126,12 @@ class Changes:
             if self._entered:
                 return False
             queue = next((self.busy[key] for key in keys if key in self.busy), None)
-        if size and self._bytes + size > _MOST_BYTES:  # reads always have their turn
+        if size and self._bytes + size > _MAX_BYTES:  # reads always have their turn
             receiver.fail(b"SERVER_ERROR too many large changes are in progress\r\n")
             return True
         if queue is None:
             return False
-        if len(queue) >= _MOST_WAITING:
+        if len(queue) >= _MAX_WAITING:
             receiver.fail(b"SERVER_ERROR too many requests wait for a change of the same key\r\n")
         elif len(keys) == 1 or queue is self._behind_flush:
             self._bytes += size

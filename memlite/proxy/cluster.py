@@ -38,7 +38,7 @@ _log = logging.getLogger("memlite")
 _SHORTLY: Final = 0.001
 # Nodes are remembered by key, which takes a tenth of the time of finding them. The memory for that
 # is bounded.
-_MOST_REMEMBERED: Final = 32_768
+_MAX_REMEMBERED: Final = 32_768
 
 
 class _Delivering(Protocol):
@@ -421,7 +421,7 @@ class Cluster:
             node = self._found(key)
             if b"\0" in key or (self._finished_moves.active and self.replicated.resuming):
                 return node  # see `node_of_word`; or later requests would pass those that wait
-            if len(self.known_nodes) >= _MOST_REMEMBERED:
+            if len(self.known_nodes) >= _MAX_REMEMBERED:
                 self.known_nodes.clear()
             self.known_nodes[key] = node
         return node
@@ -479,7 +479,7 @@ class Cluster:
         """Note that a line is a get of one key, which a node has."""
         if not isinstance(node, Node | ReplicaSet):
             return
-        if len(self.by_line) >= _MOST_REMEMBERED:
+        if len(self.by_line) >= _MAX_REMEMBERED:
             self.by_line.clear()
         self.by_line[line] = node
 

@@ -9,7 +9,7 @@ from memlite.protocol import replies
 from memlite.protocol.commands import Arguments, Command
 from memlite.protocol.discovery import CLUSTER_KEY
 from memlite.protocol.handler import NO_SHORTCUTS
-from memlite.protocol.limits import LONGEST_GET
+from memlite.protocol.limits import MAX_GET_LENGTH
 from memlite.protocol.meta import MetaRequest
 from memlite.protocol.numbers import signed_32
 from memlite.proxy.admin import ProxyAdmin
@@ -17,7 +17,7 @@ from memlite.proxy.batch import Batch
 from memlite.proxy.cluster import Cluster, Target
 from memlite.proxy.framing import gather
 from memlite.proxy.node import Node
-from memlite.proxy.ordering import MOST_REQUESTS, ForwardingClient, OrderedReplies
+from memlite.proxy.ordering import MAX_REQUESTS, ForwardingClient, OrderedReplies
 from memlite.proxy.parts import SPLIT, SPLIT_KEYS, JoinedBatch, JoinedMultiGet
 from memlite.proxy.plain import WORDS, delete_of, plain, without_quiet
 from memlite.proxy.recognizer import Recognizer
@@ -109,13 +109,13 @@ class ProxyExecutor(OrderedReplies):
             The number of bytes that were taken; the others must be parsed.
         """
         lone = self.lone
-        if len(data) <= LONGEST_GET:
+        if len(data) <= MAX_GET_LENGTH:
             if not self._queue and lone.take(self._by_line, data, Node):
                 return len(data)
             node = self._by_line.get(data)
             if node is not None:
                 if self._queue or lone.alone:
-                    if len(self._queue) >= MOST_REQUESTS:
+                    if len(self._queue) >= MAX_REQUESTS:
                         return 0
                     self._forward(node, data, Read(self))
                 else:
@@ -136,7 +136,7 @@ class ProxyExecutor(OrderedReplies):
         target.send(data, lone)
 
     def _take_others(self, data: bytes) -> int:
-        room = MOST_REQUESTS
+        room = MAX_REQUESTS
         if self._queue:
             room -= sum(request.count for request in self._queue)
         if self._recognizer is None or room < 2:
@@ -234,7 +234,7 @@ class ProxyExecutor(OrderedReplies):
 
     def hit(self, line: bytes) -> bool:
         """Forward a known ``get <key>``."""
-        if len(line) > LONGEST_GET:
+        if len(line) > MAX_GET_LENGTH:
             return False
         node = self._cluster.by_line.get(line)
         if node is None:
@@ -335,7 +335,7 @@ class ProxyExecutor(OrderedReplies):
             if keys[0] == CLUSTER_KEY and name in _READS:
                 self._reply(self._admin.discovery.item(with_unique=name == "gets"))
                 return
-            if name == "get" and len(data) <= LONGEST_GET and data == b"get %b\r\n" % keys[0]:
+            if name == "get" and len(data) <= MAX_GET_LENGTH and data == b"get %b\r\n" % keys[0]:
                 cluster.remember(data, node)
             self._forward(node, data, self._retrieval(name))
             return
@@ -392,7 +392,7 @@ class ProxyExecutor(OrderedReplies):
             self._forward(node, data, kind(self, _HIDDEN[name]))
         else:
             if (
-                reads and len(data) <= LONGEST_GET and b" O" not in data
+                reads and len(data) <= MAX_GET_LENGTH and b" O" not in data
             ):  # an opaque is not repeated
                 self._cluster.remember_meta(data, node)
             self._forward(node, data, Read(self) if reads else Request(self))

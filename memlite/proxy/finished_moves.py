@@ -13,8 +13,8 @@ from memlite.proxy.resend import Target
 
 __all__ = ["FinishedMoves"]
 
-_MOST_WAITING: Final = 4096
-_MOST_BYTES: Final = 64 * 1024 * 1024
+_MAX_WAITING: Final = 4096
+_MAX_BYTES: Final = 64 * 1024 * 1024
 _FULL: Final = b"SERVER_ERROR too many requests wait for keys that have moved\r\n"
 
 
@@ -106,7 +106,7 @@ class FinishedMoves:
                 if moving.flushes:  # behind requests that wait for that flush
                     moving.flushing.wait(partial(self.send, None, find, request, receiver))
                     return
-        if len(self._waiting) >= _MOST_WAITING or self._bytes + len(request) > _MOST_BYTES:
+        if len(self._waiting) >= _MAX_WAITING or self._bytes + len(request) > _MAX_BYTES:
             receiver.fail(_FULL)
             return
         self._bytes += len(request)

@@ -13,8 +13,8 @@ from memlite.server.scheduler import Scheduler
 
 __all__ = ["Handover"]
 
-_MOST_WAITING: Final = 16_384
-_MOST_BYTES: Final = 64 * 1024 * 1024
+_MAX_WAITING: Final = 16_384
+_MAX_BYTES: Final = 64 * 1024 * 1024
 _COARSENESS: Final = 0.01  # seconds by which a timer may be early
 _FULL: Final = b"SERVER_ERROR too many changes wait for keys that get another node\r\n"
 
@@ -123,7 +123,7 @@ class Handover:
         if key is not None and is_read(request) and not waits:
             receiver.answer(b"EN\r\n" if request.startswith(b"mg ") else b"END\r\n")
             return
-        if len(self._waiting) >= _MOST_WAITING or self._bytes + len(request) > _MOST_BYTES:
+        if len(self._waiting) >= _MAX_WAITING or self._bytes + len(request) > _MAX_BYTES:
             receiver.fail(_FULL)
             return
         self._bytes += len(request)

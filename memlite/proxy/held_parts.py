@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from memlite.proxy.unread_replies import UNREAD_LIMIT
+from memlite.proxy.unread_replies import MAX_UNREAD
 
 __all__ = ["PARTS", "TOO_MUCH", "HeldParts"]
 
@@ -42,5 +42,5 @@ class HeldParts:
         self.size -= size
 
 
-PARTS: Final = HeldParts(UNREAD_LIMIT)
+PARTS: Final = HeldParts(MAX_UNREAD)
 """Those of this process."""

@@ -11,7 +11,7 @@ _END: Final = b"END\r\n"
 _LF: Final = ord("\n")
 _LENGTH_DIGITS: Final = 19
 # The memory for headers is bounded.
-_MOST_REMEMBERED: Final = 32_768
+_MAX_REMEMBERED: Final = 32_768
 
 
 _Items: TypeAlias = Callable[[list[bytes], bytes, int], tuple[list[bytes], int]]
@@ -109,7 +109,7 @@ class Merger:
         words = header[:-2].split(b" ")
         if len(words) not in (4, 5) or not words[3].isdigit() or len(words[3]) > _LENGTH_DIGITS:
             return 0
-        if len(self._headers) >= _MOST_REMEMBERED:
+        if len(self._headers) >= _MAX_REMEMBERED:
             self._headers.clear()
         size = len(header) + int(words[3]) + 2
         self._headers[key] = header, len(header), size

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Pair"]
 
-_MOST_PENDING: Final = 4096
+_MAX_PENDING: Final = 4096
 _FULL: Final = b"SERVER_ERROR too many requests wait for keys that move between nodes\r\n"
 _LARGEST: Final = 1 << 30  # nodes have limits of their own
 
@@ -137,7 +137,7 @@ class Pair:
 
     def send(self, request: bytes, receiver: Receiver) -> None:
         """Send a request; see `Node.send`."""
-        if len(self._ends) >= _MOST_PENDING:
+        if len(self._ends) >= _MAX_PENDING:
             receiver.fail(_FULL)
             return
         self.requests += 1

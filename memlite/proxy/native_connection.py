@@ -1,7 +1,7 @@
 """Client connections whose input is taken in C, where a compiler made the module."""
 
 from memlite.core.clock import Clock
-from memlite.protocol.limits import LONGEST_GET
+from memlite.protocol.limits import MAX_GET_LENGTH
 from memlite.proxy.connection import ProxyConnection
 from memlite.proxy.executor import ProxyExecutor
 from memlite.proxy.framing import NATIVE
@@ -22,5 +22,5 @@ class NativeConnection(ProxyConnection):
 
     if NATIVE is not None:
         data_received = NATIVE.Receiver(
-            ProxyConnection, ProxyExecutor, Counters, Clock, LONGEST_GET
+            ProxyConnection, ProxyExecutor, Counters, Clock, MAX_GET_LENGTH
         )

@@ -26,22 +26,22 @@ from memlite.proxy.single_requests import HAND_OUT
 from memlite.server.scheduler import Scheduler
 from memlite.telemetry.counters import LatencyHistogram
 
-__all__ = ["MOST_IN_BATCH", "TOO_LATE", "Access", "Node", "Receiver", "Surroundings"]
+__all__ = ["MAX_IN_BATCH", "TOO_LATE", "Access", "Node", "Receiver", "Surroundings"]
 
-MOST_IN_BATCH: Final = 64
+MAX_IN_BATCH: Final = 64
 # What the usual replies begin with: items, misses, and STORED.
 _V: Final = ord("V")
 _E: Final = ord("E")
 _S: Final = ord("S")
 # Bytes up to which replies to gets are searched for their ends in Python: of long values that takes
 # longer than to find one end after the other.
-_MOST_SEARCHED: Final = 16 * 1024 if NATIVE is None else 2**62
+_MAX_SEARCHED: Final = 16 * 1024 if NATIVE is None else 2**62
 
 # What may wait for a node; requests beyond are refused. While less than half of it waits, and the
 # node takes what it is sent, nothing is counted before the next write.
-_MOST_PENDING: Final = 16_384
-_MANY_PENDING: Final = _MOST_PENDING // 2
-_MOST_QUEUED_BYTES: Final = 64 * 1024 * 1024
+_MAX_PENDING: Final = 16_384
+_MANY_PENDING: Final = _MAX_PENDING // 2
+_MAX_QUEUED_BYTES: Final = 64 * 1024 * 1024
 _FIRST_PAUSE: Final = 0.05
 # How often in a deadline is looked whether one has passed: it is noticed late by up to a tenth. No
 # request has a time of its own.
@@ -314,7 +314,7 @@ class Node:
         if self._refusal:
             self._refuse(request, receiver)
             return
-        if self.pending >= _MOST_PENDING or self._queued >= _MOST_QUEUED_BYTES:
+        if self.pending >= _MAX_PENDING or self._queued >= _MAX_QUEUED_BYTES:
             self.refused += 1
             self.failed += 1
             receiver.fail(_error_line(self.name, "too many requests are waiting for it"))
@@ -340,15 +340,15 @@ class Node:
         """Whether `send_batch` can be used now."""
         if not self._limited:
             return True
-        room = self.pending < _MOST_PENDING - MOST_IN_BATCH
-        return room and self._queued < _MOST_QUEUED_BYTES and not self._refusal
+        room = self.pending < _MAX_PENDING - MAX_IN_BATCH
+        return room and self._queued < _MAX_QUEUED_BYTES and not self._refusal
 
     def send_batch(self, requests: bytes, part: "BatchPart | Any") -> None:
         """Send several requests, if `takes_batches`.
 
         Args:
             requests: their bytes.
-            part: takes their replies; `MOST_IN_BATCH` at most.
+            part: takes their replies; `MAX_IN_BATCH` at most.
         """
         queue = self._queue
         self._pending.append(part)
@@ -559,7 +559,7 @@ class Node:
         if pending and (first == _V or first == _E):  # noqa: SIM109 - takes half the time
             if kind is KeysPart:
                 return self._take_items(data)
-            if len(data) > _MOST_SEARCHED and kind is not BatchPart:
+            if len(data) > _MAX_SEARCHED and kind is not BatchPart:
                 return 0
             replies, size = split_gets(data)
             if replies:

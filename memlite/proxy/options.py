@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from memlite.cluster.hot_keys import HotKey
-from memlite.cluster.membership.lease import LONGEST_DEADLINE
+from memlite.cluster.membership.lease import MAX_DEADLINE
 from memlite.cluster.node_access import add_node_access
 from memlite.cluster.options import ClusterParser, add_topology_options, refuse_hash, topology_of
 from memlite.cluster.topology import ON_RETURN, Topology, check_replicas
@@ -17,7 +17,7 @@ from memlite.config import Settings, load
 from memlite.config.options import OPTIONS_BY_NAME
 from memlite.config.parsers import MEGABYTE, size
 from memlite.core.errors import ConfigError
-from memlite.proxy.unread_replies import UNREAD_LIMIT
+from memlite.proxy.unread_replies import MAX_UNREAD
 from memlite.server.otlp.sampling import traced_one_in
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["HELP", "OPTIONS_OF_A_SERVER", "ProxyOptions", "command_line", "read_options"]
 
 _DEADLINE: Final = 1.0
-_MOST_WORKERS: Final = 16_384
+_MAX_WORKERS: Final = 16_384
 OPTIONS_OF_A_SERVER: Final = (
     "port", "listen", "unix-socket", "unix-mask", "conn-limit", "listen-backlog",
     "max-reqs-per-event", "max-item-size", "verbose", "log-level", "log-format", "slow-log",
@@ -87,10 +87,10 @@ def read_options(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> P
         refuse_hash(parser, parsed)
         if parsed.on_return is not None:
             parser.error("--on-return is for --nodes; members of a cluster empty themselves")
-        if parsed.deadline > LONGEST_DEADLINE:
+        if parsed.deadline > MAX_DEADLINE:
             parser.error(
                 f"--deadline {parsed.deadline:g} is too long with --cluster: at most"
-                f" {LONGEST_DEADLINE:g} seconds, as moves of keys wait for three deadlines"
+                f" {MAX_DEADLINE:g} seconds, as moves of keys wait for three deadlines"
             )
     settings = _settings(others)
     exports = settings.config.otlp is not None
@@ -119,7 +119,7 @@ def command_line() -> argparse.ArgumentParser:
         default=_DEADLINE,
         metavar="SECONDS",
         help="within which a node must answer, or it is taken for down (default: %(default)g; with"
-        f" --cluster at most {LONGEST_DEADLINE:g})",
+        f" --cluster at most {MAX_DEADLINE:g})",
     )
     parser.add_argument(
         "--on-return",
@@ -142,7 +142,7 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument(
         "--unread-limit",
         type=_size,
-        default=UNREAD_LIMIT,
+        default=MAX_UNREAD,
         metavar="SIZE",
         help="how much all clients together may leave unread; beyond it, the ones with the most"
         " replies to read are disconnected (default: 256m)",
@@ -293,6 +293,6 @@ def _size(text: str) -> int:
 
 
 def _workers(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST_WORKERS:
-        raise argparse.ArgumentTypeError(f"must be 1 to {_MOST_WORKERS}, not {text!r}")
+    if not text.isdecimal() or not 1 <= int(text) <= _MAX_WORKERS:
+        raise argparse.ArgumentTypeError(f"must be 1 to {_MAX_WORKERS}, not {text!r}")
     return int(text)

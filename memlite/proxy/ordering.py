@@ -7,17 +7,17 @@ from memlite.core.build import mypyc_attr
 from memlite.memory import Part
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.merge import Merger
-from memlite.proxy.node import MOST_IN_BATCH
+from memlite.proxy.node import MAX_IN_BATCH
 from memlite.proxy.requests import Request
 from memlite.proxy.single_requests import Lone
 from memlite.server.execution.command_set import CommandObserver
 
-__all__ = ["MOST_REQUESTS", "ForwardingClient", "OrderedReplies"]
+__all__ = ["MAX_REQUESTS", "ForwardingClient", "OrderedReplies"]
 
 # Limits at which a connection stops reading, as in `PipelinedExecutor`.
-MOST_REQUESTS: Final = MOST_IN_BATCH
+MAX_REQUESTS: Final = MAX_IN_BATCH
 """The most requests of a client that are with the nodes at a time."""
-_MOST_WAITING_BYTES: Final = 4 * 1024 * 1024
+_MAX_WAITING_BYTES: Final = 4 * 1024 * 1024
 
 
 class _KeepingParser(Protocol):
@@ -92,11 +92,11 @@ class OrderedReplies:
     def full(self) -> bool:
         """Whether so much is in progress that no more input should be read."""
         queue = self._queue
-        if len(queue) >= MOST_REQUESTS:
+        if len(queue) >= MAX_REQUESTS:
             return True
         return len(queue) > 1 and (
-            sum(request.count for request in queue) >= MOST_REQUESTS
-            or sum(len(request.reply or b"") for request in queue) > _MOST_WAITING_BYTES
+            sum(request.count for request in queue) >= MAX_REQUESTS
+            or sum(len(request.reply or b"") for request in queue) > _MAX_WAITING_BYTES
         )
 
     @property

@@ -8,8 +8,8 @@ from memlite.proxy.node import Node, Receiver
 
 __all__ = ["Outages"]
 
-_LONGEST_PAUSE: Final = 5.0
-_LONGEST_PAUSE_IF_MOST_ARE_DOWN: Final = 0.25
+_MAX_PAUSE: Final = 5.0
+_MAX_PAUSE_IF_MOST_ARE_DOWN: Final = 0.25
 
 
 class Outages:
@@ -26,7 +26,7 @@ class Outages:
         self._nodes: Sequence[Node] = ()
         self._gutter: Gutter | None = None
         self._most = False
-        self.longest_pause = _LONGEST_PAUSE
+        self.longest_pause = _MAX_PAUSE
 
     def watch(self, nodes: Sequence[Node], gutter: Gutter | None = None) -> None:
         """Set the nodes, and what serves keys of those that are down."""
@@ -51,7 +51,7 @@ class Outages:
 
     def _count(self) -> None:
         most = 2 * sum(node.down for node in self._nodes) > len(self._nodes)
-        self.longest_pause = _LONGEST_PAUSE_IF_MOST_ARE_DOWN if most else _LONGEST_PAUSE
+        self.longest_pause = _MAX_PAUSE_IF_MOST_ARE_DOWN if most else _MAX_PAUSE
         if most and not self._most:
             for node in self._nodes:
                 node.try_again()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from memlite.client import ConnectionLostError, LoginRefusedError, Shape, connect
 from memlite.client.replies import Line, Reply, ReplyError
-from memlite.cluster.hot_keys import MOST_HOT_KEYS, HotKey, demote, promote, remove
+from memlite.cluster.hot_keys import MAX_HOT_KEYS, HotKey, demote, promote, remove
 from memlite.cluster.membership.document import Document
 from memlite.cluster.membership.encoding import DocumentError
 from memlite.cluster.membership.member import change_topology
@@ -134,7 +134,7 @@ class Promoter:
             if one.automatic and cold and now - self._since[one.key] >= _LEAST_AGE:
                 old.append(one.key)
         new = [key for key in hot(loads, nodes, percent) if key not in self._since]
-        return new[: max(MOST_HOT_KEYS // 2 - len(present), 0)], old
+        return new[: max(MAX_HOT_KEYS // 2 - len(present), 0)], old
 
     async def _change_document(
         self, new: Sequence[bytes], old: Sequence[bytes], over: frozenset[HotKey] | tuple[()]

@@ -21,7 +21,7 @@ from memlite.proxy.held_replies import HeldReplies
 from memlite.proxy.native_connection import NativeConnection
 from memlite.proxy.node import Access
 from memlite.proxy.topology_file import TopologyFile
-from memlite.proxy.unread_replies import UNREAD_LIMIT, UnreadReplies
+from memlite.proxy.unread_replies import MAX_UNREAD, UnreadReplies
 from memlite.proxy.watchers import ProxyWatchers
 from memlite.server.connections.connection import Connection, ConnectionServices
 from memlite.server.connections.connector import connector
@@ -95,7 +95,7 @@ class Proxy:
         listeners: Sequence[Listener],
         *,
         access: Access,
-        unread_limit: int = UNREAD_LIMIT,
+        unread_limit: int = MAX_UNREAD,
         strict: bool = False,
         in_flight: int | None = None,
         tracing: "Tracing | None" = None,

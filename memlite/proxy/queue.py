@@ -18,8 +18,8 @@ from memlite.telemetry.spans import SpanName
 __all__ = ["RequestQueue", "Sends", "Ticket", "Tracer", "Tracers"]
 
 # What may wait for a worker; requests beyond are refused.
-_MOST_WAITING: Final = 16_384
-_MOST_WAITING_BYTES: Final = 64 * 1024 * 1024
+_MAX_WAITING: Final = 16_384
+_MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
 _FULL: Final = b"SERVER_ERROR not sent: too many requests are waiting for a worker\r\n"
 
 Sends = Sequence[tuple[Target, bytes, Receiver]]
@@ -275,7 +275,7 @@ class RequestQueue:
         if self.in_flight is None or (self._idle and not waiting and not self._pumping):
             self._dispatch(ticket, now)
             return
-        if len(waiting) >= _MOST_WAITING or self._bytes >= _MOST_WAITING_BYTES:
+        if len(waiting) >= _MAX_WAITING or self._bytes >= _MAX_WAITING_BYTES:
             self.refused += 1
             _fail(ticket, _FULL)
             return

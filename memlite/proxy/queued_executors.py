@@ -5,12 +5,12 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from memlite.memory import Part
-from memlite.protocol.limits import LONGEST_GET
+from memlite.protocol.limits import MAX_GET_LENGTH
 from memlite.proxy.admin import ProxyAdmin
 from memlite.proxy.binary import BinaryProxyExecutor
 from memlite.proxy.cluster import Cluster, Target
 from memlite.proxy.executor import ProxyExecutor
-from memlite.proxy.node import MOST_IN_BATCH, Node
+from memlite.proxy.node import MAX_IN_BATCH, Node
 from memlite.proxy.ordering import ForwardingClient
 from memlite.proxy.queue import RequestQueue, Sends, Ticket
 from memlite.proxy.recognizer import Recognizer
@@ -64,7 +64,7 @@ class _Queued(_Base):
         if not left:
             return self._take_one(data)
         if (
-            len(data) <= LONGEST_GET
+            len(data) <= MAX_GET_LENGTH
             and not self._queue
             # As in `ProxyExecutor`; the further call would take 1.5% of the time of a request.
             and self.lone.take(self._by_line, data, Node)
@@ -78,8 +78,8 @@ class _Queued(_Base):
 
     def _take_one(self, data: bytes) -> int:
         """Have a request that is known by its line pass the queue."""
-        node = self._by_line.get(data) if len(data) <= LONGEST_GET else None
-        if node is None or len(self._queue) >= MOST_IN_BATCH:
+        node = self._by_line.get(data) if len(data) <= MAX_GET_LENGTH else None
+        if node is None or len(self._queue) >= MAX_IN_BATCH:
             return 0
         self._forward(node, data, Read(self))
         return len(data)

@@ -5,7 +5,7 @@ from typing import Any, Final, TypeAlias
 
 from memlite.protocol import Limits
 from memlite.protocol.discovery import CLUSTER_KEY
-from memlite.protocol.limits import LONGEST_GET, item_total
+from memlite.protocol.limits import MAX_GET_LENGTH, item_total
 from memlite.protocol.numbers import length_of, small_number
 from memlite.proxy.cluster import Cluster, Target
 from memlite.proxy.node import Node
@@ -102,7 +102,7 @@ class Recognizer:
                 break
             line = data[position:end]
             target: Target | None = None
-            if data[position] in _OF_LINES and end - position <= LONGEST_GET:
+            if data[position] in _OF_LINES and end - position <= MAX_GET_LENGTH:
                 target = by_line(line)
             if target is None:
                 words = line[:-2].split(b" ")

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _MARKS: Final = (b" %d " % HELD, b" %d " % LEASED)
-_LONGEST_LINE: Final = 300  # of a reply to a get
+_MAX_LINE_LENGTH: Final = 300  # of a reply to a get
 _SPREAD_FLAGS: Final = frozenset(b"vfskOqb")
 """The flags of ``mg`` that a copy answers as the primary does."""
 _OVERWRITING: Final = {b"set": b"STORED\r\n", b"add": b"STORED\r\n", b"replace": b"STORED\r\n"}
@@ -132,7 +132,7 @@ def shows_hold(reply: bytes) -> bool:
     A client's item with the same flags or value counts as one too: the primary is asked then.
     """
     if reply.startswith(b"VALUE "):
-        end = min(reply.find(b"\r\n"), _LONGEST_LINE)
+        end = min(reply.find(b"\r\n"), _MAX_LINE_LENGTH)
         return any(reply.find(mark, 0, end) > 0 for mark in _MARKS)
     return reply.endswith(STANDS_IN + b"\r\n")
 

@@ -30,7 +30,7 @@ from memlite.proxy.resend import Several, Target, send_again
 
 __all__ = ["FlushTwice", "ReplicaSet", "ReplicaSets", "found_items"]
 
-_MOST_FILLING: Final = 256
+_MAX_FILLING: Final = 256
 _DELAYED: Final = b"SERVER_ERROR a delayed flush_all is not possible with replicas\r\n"
 
 
@@ -173,7 +173,7 @@ class ReplicaSet:
     def fill(self, node: Node, name: bytes, key: Key) -> None:
         """Copy an item from the primary to a replica, unless it changes meanwhile."""
         filling = self._changes.filling
-        if name not in filling and len(filling) < _MOST_FILLING:
+        if name not in filling and len(filling) < _MAX_FILLING:
             filling.add(name)
             _Filling(self._changes, self.primary, node, name, key).start()
 

@@ -17,7 +17,7 @@ __all__ = ["SpanTrace", "with_parent"]
 _SYSTEM: Final = {"db.system.name": "memcached"}
 _META: Final = (b"mg ", b"ms ", b"md ", b"ma ")
 _HINT: Final = re.compile(rb" P(?:00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?=[ \r]))?")
-_MOST_WORDS: Final = 16
+_MAX_WORDS: Final = 16
 """Of a line to which another flag is added; memcached takes some twenty."""
 
 
@@ -103,7 +103,7 @@ def with_parent(request: bytes, span: SpanName) -> bytes:
     if found is not None:
         # A flag P of the client's that is something else stays, as there can be only one.
         return request[: found.start()] + hint + request[found.end() :] if found[1] else request
-    if end < 0 or request.count(b" ", 0, end) >= _MOST_WORDS:
+    if end < 0 or request.count(b" ", 0, end) >= _MAX_WORDS:
         return request
     return request[:end] + hint + request[end:]
 

@@ -19,7 +19,7 @@ from memlite.server.connections.intake import Intake
 from memlite.server.connections.register import Register
 from memlite.telemetry.counters import Counters
 from memlite.telemetry.proxy import (
-    MOST_NODES,
+    MAX_NODES,
     OTHERS,
     MoveStats,
     NodeStats,
@@ -213,13 +213,13 @@ class ProxyStatsCollector:
                 "node",
                 shares.get((node.name, str(node.address)), 0.0),
                 following.get((node.name, str(node.address)), 0.0) if moving else None,
-                timed=index < MOST_NODES,
+                timed=index < MAX_NODES,
             )
             for index, node in enumerate(cluster.nodes)
         ]
         gutter = () if cluster.gutter is None else cluster.gutter.nodes
         others = [
-            _node(node, "gutter", 0.0, None, timed=index < MOST_NODES)
+            _node(node, "gutter", 0.0, None, timed=index < MAX_NODES)
             for index, node in enumerate(gutter)
         ]
         return (*_few(found), *_few(others))
@@ -286,9 +286,9 @@ def _node(
 
 def _few(nodes: Sequence[NodeStats]) -> list[NodeStats]:
     """Return the first nodes, and the sum of all others."""
-    if len(nodes) <= MOST_NODES:
+    if len(nodes) <= MAX_NODES:
         return list(nodes)
-    return [*nodes[:MOST_NODES], reduce(_added, nodes[MOST_NODES:])]
+    return [*nodes[:MAX_NODES], reduce(_added, nodes[MAX_NODES:])]
 
 
 def _added(one: NodeStats, other: NodeStats) -> NodeStats:

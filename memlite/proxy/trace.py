@@ -24,7 +24,7 @@ __all__ = ["Choice", "Sample", "Trace", "Tracing", "parse_sample"]
 
 _log = logging.getLogger("memlite")
 
-_MOST_ROWS: Final = 100_000
+_MAX_ROWS: Final = 100_000
 """What may wait to be written; further rows are dropped."""
 _BATCH: Final = 1000
 _SECONDS: Final = 0.2
@@ -176,7 +176,7 @@ class Trace:
         if not self._choice.counts() or not self._choice.sample.has(ticket):
             return
         waiting = self._handed_over - self._file.written - self._file.failed
-        if waiting + len(self._rows) >= _MOST_ROWS:
+        if waiting + len(self._rows) >= _MAX_ROWS:
             self._lost += 1
             return
         self._rows.append(row_of(ticket, self._offset, self._cluster.version, names=self._names))

@@ -19,7 +19,7 @@ COLUMNS: Final[Row] = (
 
 _FIRST_KEY: Final = {b"get": 1, b"gets": 1, b"gat": 2, b"gats": 2}
 """Index of the first key of commands that have several."""
-_MOST_KEYS_NAMED: Final = 100
+_MAX_KEYS_NAMED: Final = 100
 
 
 def row_of(ticket: Ticket, offset: int, epoch: int, *, names: bool) -> Row:
@@ -82,4 +82,4 @@ def _decoded(key: bytes) -> bytes:
 
 
 def _named(keys: list[bytes]) -> str:
-    return " ".join(key.decode("utf-8", "backslashreplace") for key in keys[:_MOST_KEYS_NAMED])
+    return " ".join(key.decode("utf-8", "backslashreplace") for key in keys[:_MAX_KEYS_NAMED])

@@ -6,9 +6,9 @@ from typing import Final, Protocol
 
 from memlite.core.logs import failure
 
-__all__ = ["UNREAD_LIMIT", "UnreadReplies"]
+__all__ = ["MAX_UNREAD", "UnreadReplies"]
 
-UNREAD_LIMIT: Final = 256 * 1024 * 1024
+MAX_UNREAD: Final = 256 * 1024 * 1024
 """Bytes of replies that all clients together may have yet to read, unless told otherwise."""
 
 _log = logging.getLogger("memlite")

@@ -20,7 +20,7 @@ __all__ = ["PASSWORD_VARIABLE", "Options", "command_line", "parse", "password_fr
 PASSWORD_VARIABLE = "MEMLITE_SHELL_PASSWORD"  # noqa: S105 - where it is, not what
 _NAME = "memlite shell"
 _TIMEOUT = 5.0
-_VALUE_AT_MOST = 64 * 1024 * 1024
+_MAX_VALUE = 64 * 1024 * 1024
 
 _EPILOG = f"""\
 What follows the address is one command; the exit code is 1 if its reply was an
@@ -276,7 +276,7 @@ def command_line() -> argparse.ArgumentParser:
         "--max-value",
         dest="value_length",
         type=_size,
-        default=_VALUE_AT_MOST,
+        default=_MAX_VALUE,
         metavar="BYTES",
         help="the longest value to send or take: 500k, 1g (default: 64m)",
     )

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from memlite.telemetry.snapshot import Durations, Snapshot
 
 __all__ = [
-    "MOST_NODES",
+    "MAX_NODES",
     "OTHERS",
     "MoveStats",
     "NodeStats",
@@ -16,7 +16,7 @@ __all__ = [
     "QueueStats",
 ]
 
-MOST_NODES: Final = 64
+MAX_NODES: Final = 64
 """How many nodes have figures of their own; those of further ones are added up."""
 
 OTHERS: Final = "others"
@@ -117,7 +117,7 @@ class ProxyStats:
 
     Attributes:
         commands: clients' commands on keys, by class and result.
-        nodes: the nodes, `MOST_NODES` of them at most, and what stands for further ones.
+        nodes: the nodes, `MAX_NODES` of them at most, and what stands for further ones.
         version: of the topology, for clients; it rises with each change.
         epoch: that of the cluster; None without one.
         hash: how keys are spread.

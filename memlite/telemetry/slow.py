@@ -7,12 +7,12 @@ from typing import Any, Final, NamedTuple
 
 from memlite.core.clock import Clock
 
-__all__ = ["LONGEST_KEY", "MOST_COMMANDS", "SlowCommand", "SlowLog", "SlowStats"]
+__all__ = ["MAX_COMMANDS", "MAX_KEY_LENGTH", "SlowCommand", "SlowLog", "SlowStats"]
 
-MOST_COMMANDS: Final = 128
+MAX_COMMANDS: Final = 128
 """How many commands are kept: the last ones."""
 
-LONGEST_KEY: Final = 100
+MAX_KEY_LENGTH: Final = 100
 """How many bytes of a key are kept."""
 
 
@@ -24,7 +24,7 @@ class SlowCommand(NamedTuple):
         nanoseconds: how long it took.
         command: its name, as clients write it.
         keys: how many keys it had.
-        key: the first of them, without what exceeds `LONGEST_KEY`; None without keys.
+        key: the first of them, without what exceeds `MAX_KEY_LENGTH`; None without keys.
         cut: whether that is only the beginning of the key.
         client: the client's address, such as ``tcp:127.0.0.1:50000``.
     """
@@ -70,7 +70,7 @@ class SlowLog:
         self.threshold: Final = threshold
         self.watcher: Callable[[SlowCommand], None] | None = None
         self._clock = clock
-        self._last: deque[SlowCommand] = deque(maxlen=MOST_COMMANDS)
+        self._last: deque[SlowCommand] = deque(maxlen=MAX_COMMANDS)
         self.count = 0
 
     def record(self, command: str, keys: Sequence[bytes], nanoseconds: int, client: str) -> None:
@@ -88,8 +88,8 @@ class SlowLog:
             nanoseconds,
             command,
             len(keys),
-            None if key is None else key[:LONGEST_KEY],
-            key is not None and len(key) > LONGEST_KEY,
+            None if key is None else key[:MAX_KEY_LENGTH],
+            key is not None and len(key) > MAX_KEY_LENGTH,
             client,
         )
         self.count += 1
@@ -109,7 +109,7 @@ class SlowLog:
             count: how many slow commands there were.
         """
         found = sorted(map(SlowCommand._make, commands), key=lambda one: one.time, reverse=True)
-        return SlowStats(self.threshold, count, tuple(found[:MOST_COMMANDS]))
+        return SlowStats(self.threshold, count, tuple(found[:MAX_COMMANDS]))
 
     def clear(self) -> None:
         """Start from zero (``stats reset``)."""

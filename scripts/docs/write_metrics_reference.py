@@ -11,7 +11,7 @@ from memlite.telemetry.metrics.definitions import COMMON, METRICS
 from memlite.telemetry.metrics.exporter_names import EXPORTER_METRICS
 from memlite.telemetry.metrics.metric import Metric
 from memlite.telemetry.metrics.proxy_metrics import PROXY_ONLY
-from memlite.telemetry.proxy import MOST_NODES, OTHERS
+from memlite.telemetry.proxy import MAX_NODES, OTHERS
 from memlite.telemetry.snapshot import DURATION_LIMITS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
@@ -80,7 +80,7 @@ def page() -> str:
     )
     names = [f"`{metric.name}`" for metric in COMMON if "_udp_" not in metric.name]
     common = f"{', '.join(names[:-1])} and {names[-1]}"
-    proxy = PROXY.format(common=common, most=MOST_NODES, others=OTHERS)
+    proxy = PROXY.format(common=common, most=MAX_NODES, others=OTHERS)
     ours = head + "".join(rows(METRICS)) + proxy + "".join(rows(PROXY_ONLY))
     return ours + EXPORTER + "".join(rows(EXPORTER_METRICS))
 

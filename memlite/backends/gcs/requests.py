@@ -24,7 +24,7 @@ from memlite.core.errors import StorageError
 
 __all__ = ["Reply", "Requests"]
 
-_TEXT_AT_MOST = 200
+_MAX_TEXT = 200
 # Larger bodies are passed as streams: aiohttp sends those in pieces, between which others run.
 _ONE_WRITE = 512 * 1024
 _GENERATION = istr("X-Goog-Generation")
@@ -203,7 +203,7 @@ class Requests:
         text = reply.body.decode(errors="replace")
         with contextlib.suppress(ValueError, KeyError, TypeError):
             text = str(orjson.loads(reply.body)["error"]["message"])
-        text = " ".join(text.split())[:_TEXT_AT_MOST]
+        text = " ".join(text.split())[:_MAX_TEXT]
         return call.error(f"{reply.status} {text or _phrase(reply.status)}")
 
 

@@ -13,7 +13,7 @@ from orjson import dumps
 from memlite.backends.base import ANY, UNKNOWN, Anything, Backend, Unknown
 from memlite.backends.conversion import item_of, record_of
 from memlite.backends.jsonfile.format import (
-    LONGEST_PLAIN,
+    MAX_PLAIN,
     PLAIN_PUT,
     Header,
     delete_entry,
@@ -618,7 +618,7 @@ class FileBackend(Backend):
 
 def _put_entry(key: bytes, item: FullItem, version: int) -> bytes:
     """Return the entry for an item that was stored, faster than `put_entry` for most."""
-    if not item.expires and len(item.wire) <= LONGEST_PLAIN and isinstance(item.extra, int):
+    if not item.expires and len(item.wire) <= MAX_PLAIN and isinstance(item.extra, int):
         value, flags, stored, _ = item.content()
         if not flags:
             try:

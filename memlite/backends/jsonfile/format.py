@@ -20,8 +20,8 @@ from memlite.memory.item import FullItem
 __all__ = [
     "FORMAT",
     "JOURNAL_FORMAT",
-    "LONGEST_PLAIN",
     "MARKER",
+    "MAX_PLAIN",
     "PLAIN_PUT",
     "DamageError",
     "Entry",
@@ -198,10 +198,10 @@ PLAIN_PUT: Final = b'{"n":%d,"op":"set","key":%b,"value":%b,"stored":%d}'
 """What `put_entry` returns for a text without flags, expiry and meta flags.
 
 To be formatted with the version, key and value as JSON strings, and the second. That takes a sixth
-less time than `put_entry`, except for values of more than `LONGEST_PLAIN` bytes, which are copied
+less time than `put_entry`, except for values of more than `MAX_PLAIN` bytes, which are copied
 once more.
 """
-LONGEST_PLAIN: Final = 4096
+MAX_PLAIN: Final = 4096
 
 
 def put_entry(key: bytes, item: FullItem) -> bytes:

@@ -14,7 +14,7 @@ __all__ = ["Call", "TimeLimits", "Turns"]
 # Pauses between attempts: a random part of the first, of twice that, and so on ("full jitter",
 # https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
 _FIRST_PAUSE = 0.05
-_LONGEST_PAUSE = 1.0
+_MAX_PAUSE = 1.0
 _PAUSE_AFTER_RACE = 0.01
 _RESOLUTION = 0.02  # of time limits
 _T = TypeVar("_T")
@@ -49,7 +49,7 @@ class Call:
         Raises:
             StorageError: there is not enough time for one.
         """
-        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._attempts)
+        longest = min(_MAX_PAUSE, _FIRST_PAUSE * 2**self._attempts)
         self._attempts += 1
         seconds = random.uniform(0, longest)  # noqa: S311 - no secret
         if monotonic() + seconds >= self.due:

@@ -37,7 +37,7 @@ _LAYOUT = b"m1"
 _FIELDS = 8
 _LONG_AGO = 1.0
 # The head has far fewer bytes: a value without a line break must not be searched to its end.
-_LONGEST_HEAD = 400
+_MAX_HEAD_LENGTH = 400
 _TRAIL_BYTES = 8 * 17 - 1
 _META = re.compile(rb"(s?)(w?)(b?)(?:u(\d{1,20}))?")
 
@@ -97,7 +97,7 @@ def decode(key: bytes, content: bytes, epoch: Epoch) -> Record:
     Raises:
         DamagedError: the content is not that of a record.
     """
-    end = content.find(b"\n", 0, _LONGEST_HEAD)
+    end = content.find(b"\n", 0, _MAX_HEAD_LENGTH)
     fields = content[:end].split(b" ")
     if end < 0 or len(fields) != _FIELDS or fields[0] != _LAYOUT:
         raise DamagedError

@@ -31,7 +31,7 @@ __all__ = ["LOST", "Commands"]
 LOST = object()
 """Returned for a change without a reply: it may have been carried out, or may yet be."""
 
-_TEXT_AT_MOST = 200
+_MAX_TEXT = 200
 _REDIRECTIONS = 5
 # Replies that mean that nothing was done, and that another attempt may succeed.
 _AGAIN = (ClusterDownError, MasterDownError, ReadOnlyError, TryAgainError)
@@ -310,4 +310,4 @@ def _text(error: Exception) -> str:
     if isinstance(error, ReadOnlyError):
         return "the server is a replica, which takes no changes (READONLY)"
     kind = "" if type(error) in (ResponseError, NotSentError) else f"{type(error).__name__}: "
-    return f"{kind}{error}"[:_TEXT_AT_MOST]
+    return f"{kind}{error}"[:_MAX_TEXT]

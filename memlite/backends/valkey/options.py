@@ -38,11 +38,11 @@ _PLAIN_OPTIONS = (
 )
 _TLS_OPTIONS = ("ca_cert", "cert", "key", "verify")
 _PREFIX_BYTES = 200
-_FILE_LIMIT = 64 * 1024
+_MAX_FILE_SIZE = 64 * 1024
 # A colon ends the prefix. Braces choose the slot, so that all items would be in one.
 _NOT_IN_PREFIX = re.compile(r"[\x00-\x20\x7f-\x9f:{}]")
 _DATABASES = 16_384
-_MOST_REPLICAS = 100
+_MAX_REPLICAS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) 
 
 
 def _wait(start: str, given: Mapping[str, str], timeout: float) -> tuple[int, float]:
-    wait = _whole(start, given, "wait", 0, 0, _MOST_REPLICAS)
+    wait = _whole(start, given, "wait", 0, 0, _MAX_REPLICAS)
     if "wait_timeout" in given and not wait:
         raise ConfigError(f"{start}wait_timeout requires wait")
     seconds = number(start, given, "wait_timeout", timeout / 2, 0.001, 3600.0)
@@ -229,7 +229,7 @@ def _sentinel_password(start: str, given: Mapping[str, str], environment: Mappin
 def _read(start: str, file: str) -> str:
     """Return the password in a file."""
     try:
-        return read_whole(file, _FILE_LIMIT).content.decode().rstrip("\r\n")
+        return read_whole(file, _MAX_FILE_SIZE).content.decode().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "is not UTF-8"
         raise ConfigError(f"{start}: {reason}") from None

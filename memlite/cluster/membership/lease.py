@@ -9,8 +9,8 @@ from typing import Final
 __all__ = [
     "EVERYBODY_KNOWS",
     "LEASE",
-    "LONGEST_DEADLINE",
     "MARGIN",
+    "MAX_DEADLINE",
     "READING",
     "RENEWAL",
     "Lease",
@@ -33,7 +33,7 @@ READING: Final = LEASE / 15
 EVERYBODY_KNOWS: Final = LEASE + MARGIN
 """Seconds after which a change of the cluster is known to each proxy that forwards requests."""
 
-LONGEST_DEADLINE: Final = 3.0
+MAX_DEADLINE: Final = 3.0
 """Seconds within which nodes must answer a proxy: a change takes three steps of so long, and
 whoever moves keys waits for those that began before."""
 

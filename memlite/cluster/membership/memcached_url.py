@@ -22,7 +22,7 @@ __all__ = ["PASSWORD_VARIABLE", "memcached_store_of"]
 
 PASSWORD_VARIABLE: Final = "MEMLITE_STORE_PASSWORD"  # noqa: S105 - its name
 
-_LONGEST_PREFIX: Final = 100
+_MAX_PREFIX_LENGTH: Final = 100
 _PLAIN: Final = ("password_file",)
 _WITH_TLS: Final = (*_PLAIN, "ca_cert", "cert", "key", "verify")
 
@@ -69,9 +69,9 @@ def _address(flag: str, text: str) -> Address:
 def _prefix(flag: str, text: str) -> str:
     prefix = text.strip("/") or "cluster"
     wrong = any(character <= " " or character == "\x7f" for character in prefix)
-    if wrong or len(prefix.encode()) > _LONGEST_PREFIX:
+    if wrong or len(prefix.encode()) > _MAX_PREFIX_LENGTH:
         raise ConfigError(
-            f"{flag}: a prefix has at most {_LONGEST_PREFIX} bytes and no spaces: {text!r}"
+            f"{flag}: a prefix has at most {_MAX_PREFIX_LENGTH} bytes and no spaces: {text!r}"
         )
     return prefix
 

@@ -28,13 +28,13 @@ __all__ = ["Mover", "MoverError", "Result"]
 _T = TypeVar("_T")
 
 _PATIENCE: Final = 4 * LEASE
-_MOST_IN_BATCH: Final = 256
+_MAX_IN_BATCH: Final = 256
 _LEAST_IN_BATCH: Final = 16
 _BATCH_SECONDS: Final = 0.1  # of items at the rate that is wanted
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 # After so many passes over a node in which nothing but errors came, it is given up.
-_MOST_IN_VAIN: Final = 5
-# Three deadlines of proxies, of at most `LONGEST_DEADLINE` each.
+_MAX_IN_VAIN: Final = 5
+# Three deadlines of proxies, of at most `MAX_DEADLINE` each.
 _CHANGES_ARE_OVER: Final = LEASE * 2 / 3
 _AFTER_CHANGES: Final = (Phase.GATHER, Phase.PREPARE, Phase.SPREAD)
 _LATER: Final = "the same command goes on with it, as does memlite cluster resume"
@@ -97,8 +97,8 @@ class Mover:
         self._control: Final = MoveControl(store)
         self._progress: Final = progress
         self._pace: Final = Pace(rate)
-        most = _MOST_IN_BATCH if not rate else round(rate * _BATCH_SECONDS)
-        self._batch: Final = min(max(most, _LEAST_IN_BATCH), _MOST_IN_BATCH)
+        most = _MAX_IN_BATCH if not rate else round(rate * _BATCH_SECONDS)
+        self._batch: Final = min(max(most, _LEAST_IN_BATCH), _MAX_IN_BATCH)
         self._absence: Final = absence
         self._clock: Final = clock
         self._access: Final = access
@@ -320,7 +320,7 @@ class Mover:
             MoverError: it cannot be done with some of them.
         """
         total = Count()
-        for _ in range(_MOST_IN_VAIN):
+        for _ in range(_MAX_IN_VAIN):
             total.failed = 0
             count = await self._sweep(name, wanted, action)
             if count is None:
@@ -384,7 +384,7 @@ class Mover:
                     break
                 first = False
                 in_vain = 0 if count.moved or count.dropped else in_vain + 1
-                if in_vain >= _MOST_IN_VAIN:
+                if in_vain >= _MAX_IN_VAIN:
                     raise MoverError(
                         f"{count.failed} items of node {node.name} cannot be moved: "
                         f"{count.reason}; {_LATER}"

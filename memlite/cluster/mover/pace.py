@@ -8,7 +8,7 @@ from typing import Final
 __all__ = ["Pace"]
 
 # Seconds of items that may be made up for after a pause.
-_MOST_BEHIND: Final = 1.0
+_MAX_BEHIND: Final = 1.0
 
 
 class Pace:
@@ -27,7 +27,7 @@ class Pace:
     async def wait(self, items: int) -> None:
         """Wait until so many items may pass."""
         now = self._clock()
-        self._due = max(self._due, now - _MOST_BEHIND)
+        self._due = max(self._due, now - _MAX_BEHIND)
         if self._due > now:
             await asyncio.sleep(self._due - now)
         self._due += items * self._seconds

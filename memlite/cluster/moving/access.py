@@ -16,7 +16,7 @@ from memlite.core.errors import VersionConflict
 
 __all__ = ["KeyAccess", "Reading"]
 
-_MOST_ROUNDS: Final = 20
+_MAX_ROUNDS: Final = 20
 _SOURCE: Final = Place.SOURCE
 _DESTINATION: Final = Place.DESTINATION
 
@@ -118,7 +118,7 @@ class KeyAccess:
         """
         if replacing is not ANY:
             return (yield from self._put(wish, replacing))
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             reading = yield from self._read()
             try:
                 return (yield from self._put(wish, None if reading.absent else reading))
@@ -131,7 +131,7 @@ class KeyAccess:
         if replacing is not ANY:
             yield from self._delete(replacing)
             return
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             reading = yield from self._read()
             if reading.absent:
                 return

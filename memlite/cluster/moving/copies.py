@@ -77,7 +77,7 @@ def stands_in(found: Found) -> bool:
     return found.flags in (HELD, LEASED) and found.value == STANDS_IN
 
 
-_MOST_ROUNDS: Final = 20
+_MAX_ROUNDS: Final = 20
 
 
 def copied(key: bytes, its: MovingKey) -> Steps[Moved]:
@@ -126,7 +126,7 @@ def stranded(key: bytes, its: MovingKey) -> Steps[Moved]:
     at = its.clock()
     (looked,) = yield (Ask(Place.SOURCE, marks.look(key)),)
     found = its.marks.found(looked)
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         if found.kind is not Kind.REAL:
             break
         at, freeze = its.clock(), its.marks.freeze(key, found)
@@ -143,7 +143,7 @@ def stranded(key: bytes, its: MovingKey) -> Steps[Moved]:
         raise BusyKeyError("it changes all the time")
     if found.kind is not Kind.FROZEN:
         return _NOTHING  # it has moved, or is gone: what others have is right
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         (looked,) = yield (Ask(_REPLICA, marks.look(key)),)
         there = its.marks.found(looked)
         unique = None if there.kind is Kind.ABSENT else there.unique

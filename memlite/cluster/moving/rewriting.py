@@ -11,7 +11,7 @@ from memlite.cluster.moving.marks import Found
 
 __all__ = ["Wish", "in_place"]
 
-_LONGEST_NUMBER: Final = 20
+_MAX_NUMBER_LENGTH: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def in_place(key: bytes, old: Found, new: Wish) -> bytes | None:
 
 def _counted(key: bytes, old: Found, new: Wish) -> bytes | None:
     before, after = old.value.rstrip(b" "), new.value.rstrip(b" ")
-    if not (before.isdigit() and after.isdigit() and len(before) <= _LONGEST_NUMBER):
+    if not (before.isdigit() and after.isdigit() and len(before) <= _MAX_NUMBER_LENGTH):
         return None
     # What counting makes of it: without leading zeros, and padded to the length that it had.
     if new.value != (b"%d" % int(after)).ljust(len(old.value)):

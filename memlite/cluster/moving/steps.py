@@ -18,7 +18,7 @@ from memlite.core.errors import MemliteError
 
 __all__ = ["BusyKeyError", "Moved", "MovingKey", "Outcome"]
 
-_MOST_ROUNDS: Final = 20
+_MAX_ROUNDS: Final = 20
 _SOURCE: Final = Place.SOURCE
 _DESTINATION: Final = Place.DESTINATION
 
@@ -91,7 +91,7 @@ class MovingKey:
         found, stub = self.marks.found(looked), stubbed.unique
         if found.may_be_mark:
             found = (yield from self._look()).found
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             if found.kind is not Kind.REAL:
                 break
             if not stub:
@@ -132,7 +132,7 @@ class MovingKey:
         """
         item = 0  # the unique of the item at the destination
         size = 0
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             if not stub and not item:
                 stub, item = yield from self.stub_or_item()
                 seen = None
@@ -174,7 +174,7 @@ class MovingKey:
 
     def stub_or_item(self) -> Steps[tuple[int, int]]:
         """Return the unique of a stub, or else that of the item at the destination."""
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             (stubbed,) = yield (Ask(_DESTINATION, self._stub()),)
             if stubbed.unique:
                 return stubbed.unique, 0

@@ -140,7 +140,7 @@ def _option(
     if machines.memory:  # a server uses the memory of its own machine
         low, high = machines.count.low - found.proxies.low, machines.count.high - found.proxies.high
         servers = Range(max(servers.low, low, 1), max(servers.high, high))
-    if servers.high > _MOST_SERVERS:
+    if servers.high > _MAX_SERVERS:
         reason = f"it would take up to {servers.high:,.0f} servers, for the memory of its items"
         return Option(name, None, None, reason, None, None)
     return Option(name, found, servers, "", machines, month)
@@ -148,7 +148,7 @@ def _option(
 
 _TELLING = ("--in-flight=", "--proxy-option=")
 """Options of a run that tell it from others with the same target."""
-_MOST_SERVERS = 1000
+_MAX_SERVERS = 1000
 
 _NEEDS = (
     (

@@ -18,7 +18,7 @@ __all__ = ["FARTHEST", "Estimate", "Range", "estimate"]
 FARTHEST: Final = 10
 """A plan extrapolates to at most this many times the servers, or proxies, that were measured."""
 # A server that was not busy counts as able to do at most this many times what it did.
-_MOST_MORE: Final = 2.0
+_MAX_MORE: Final = 2.0
 # Without a model, this share of what a closed loop reached counts as certain.
 _WITHOUT_MODEL: Final = 0.7
 _TOO_NOISY: Final = (
@@ -126,7 +126,7 @@ def _each(known: Measured, part: Part | None, request: Request) -> Range:
     elif known.shared:
         high = min(fast, most)
     else:
-        high = min(fast, _MOST_MORE * peak.high, most)
+        high = min(fast, _MAX_MORE * peak.high, most)
     low = min(slow, peak.low, high)
     if open_loop is not None:  # what was measured so needs no model
         low, high = max(low, open_loop.low), max(high, open_loop.high)

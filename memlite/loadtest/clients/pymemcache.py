@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["PymemcacheClients", "refuse_what_it_cannot"]
 
 _RETRY_SECONDS = 0.1
-_LONGEST_REPLY = 1000
+_MAX_REPLY_LENGTH = 1000
 
 
 def refuse_what_it_cannot(workload: "Workload", rates: Sequence[float] | None) -> None:
@@ -175,7 +175,7 @@ class _LoginClient(Client):  # type: ignore[misc]
             try:
                 self.sock.sendall(self._login.request)
                 with self.sock.makefile("rb") as replies:
-                    self._login.check(replies.readline(_LONGEST_REPLY))
+                    self._login.check(replies.readline(_MAX_REPLY_LENGTH))
             except OSError:
                 self.close()
                 raise

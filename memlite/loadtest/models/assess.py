@@ -30,7 +30,7 @@ BOUND: Final = 0.1
 measured value's 95% confidence interval."""
 
 # A measured value whose interval is wider than this share of it tests nothing.
-_MOST_WIDTH: Final = 0.5
+_MAX_WIDTH: Final = 0.5
 # By how much a demand may change over the loads before that is named as a reason.
 _CHANGES: Final = 1.25
 BUSY: Final = 0.85
@@ -38,7 +38,7 @@ BUSY: Final = 0.85
 # Coefficients of variation that are taken for 1.
 _RANDOM: Final = (0.8, 1.25)
 # Repetitions that differ by more make any comparison doubtful.
-_MOST_SPREAD: Final = 0.1
+_MAX_SPREAD: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def _check(
     if measured.high is not None and mean:
         width = (measured.high - mean) / mean
     error = math.inf if predicted is None or not mean else predicted / mean - 1
-    tests = tests and width <= _MOST_WIDTH
+    tests = tests and width <= _MAX_WIDTH
     return Check(clients, quantity, mean, predicted, error, max(BOUND, width), tests)
 
 
@@ -189,7 +189,7 @@ def doubts(sweep: Sweep) -> Iterator[str]:
     if sweep.doubt:
         yield f"While {sweep.target} was measured, {sweep.doubt}."
     spread = max(_spread(one.throughput) for one in sweep.loads)
-    if spread > _MOST_SPREAD:
+    if spread > _MAX_SPREAD:
         yield f"{sweep.target}: throughput varies by up to ±{percent(spread)} between repetitions."
     if all(one.throughput.high is None for one in sweep.loads):
         yield f"{sweep.target}: with one repetition, values have no confidence intervals."

@@ -14,7 +14,7 @@ _NORMAL: Final = 1.96
 # Of fewer requests, the variance is not known well enough.
 _FEWEST: Final = 20
 # If more requests go to several nodes at a time, these are no stations that they visit in turn.
-_MOST_TO_SEVERAL: Final = 0.1
+_MAX_TO_SEVERAL: Final = 0.1
 
 
 def node_demands(loads: Sequence[Mapping[str, Traced]]) -> dict[str, Estimate]:
@@ -37,7 +37,7 @@ def node_demands(loads: Sequence[Mapping[str, Traced]]) -> dict[str, Estimate]:
     }
     total = sum(visits.values())
     requests = sum(one.requests for load in loads for one in load.values())
-    if not total or total < (1 - _MOST_TO_SEVERAL) * requests:
+    if not total or total < (1 - _MAX_TO_SEVERAL) * requests:
         return {}
     if min(sum(one.count for one in first.get(name, [])) for name in visits) < _FEWEST:
         return {}

@@ -23,7 +23,7 @@ GENERATOR: Final = "load generator"
 _IDLE: Final = 0.15
 _NODE: Final = "node-"
 # A trace that has less of all requests is a sample: of two at most one.
-_MOST_OF_ALL: Final = 0.75
+_MAX_OF_ALL: Final = 0.75
 # The quantile of the normal distribution for intervals of 95%, of means over many requests.
 _NORMAL: Final = 1.96
 
@@ -110,7 +110,7 @@ class Load:
         Times between requests that were drawn at random are nearly exponential, whatever those
         between all requests are.
         """
-        return self._traced_throughput < _MOST_OF_ALL * self.throughput.mean
+        return self._traced_throughput < _MAX_OF_ALL * self.throughput.mean
 
     @property
     def _traced_throughput(self) -> float:

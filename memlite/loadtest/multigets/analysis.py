@@ -23,8 +23,8 @@ _Floats = npt.NDArray[np.float64]
 
 _PER_DECADE: Final = 12
 # A process that generates load, and other programs, may use so much without changing the figures.
-_MOST_GENERATOR: Final = 0.9
-_MOST_OTHER: Final = 0.1
+_MAX_GENERATOR: Final = 0.9
+_MAX_OTHER: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +175,13 @@ def doubts(runs: Sequence[Run]) -> list[str]:
     """Return what speaks against the measurement, in sentences."""
     found = []
     busiest = max((run.generator_share for run in runs), default=0.0)
-    if busiest > _MOST_GENERATOR:
+    if busiest > _MAX_GENERATOR:
         found.append(
             f"A process that generates load used up to {percent(busiest)} of a core, and response "
             "times include its own."
         )
     other = max((run.other or 0.0 for run in runs), default=0.0)
-    if other > _MOST_OTHER:
+    if other > _MAX_OTHER:
         found.append(f"Other programs used up to {percent(other)} of the machine's processors.")
     errors, misses = sum(run.errors for run in runs), sum(run.misses for run in runs)
     if errors:

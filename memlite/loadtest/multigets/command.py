@@ -25,7 +25,7 @@ __all__ = ["measure_multigets", "print_comparison"]
 _WIDTH: Final = 79
 _ERRORS: Final = 1
 _INTERRUPTED: Final = 130
-_MOST_KEYS: Final = 100
+_MAX_KEYS: Final = 100
 
 
 def measure_multigets(options: argparse.Namespace, out: TextIO) -> int:
@@ -75,8 +75,8 @@ def _show(settings: Settings, runs: Sequence[Run], differ: str, folder: Path, ou
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    if max(options.sizes) > _MOST_KEYS:
-        raise ConfigError(f"bench: --sizes: at most {_MOST_KEYS} keys, not {max(options.sizes)}")
+    if max(options.sizes) > _MAX_KEYS:
+        raise ConfigError(f"bench: --sizes: at most {_MAX_KEYS} keys, not {max(options.sizes)}")
     if options.nodes < 2:
         raise ConfigError("bench: --nodes: sharding needs 2 nodes or more")
     if options.clients < options.nodes:

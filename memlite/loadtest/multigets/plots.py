@@ -30,7 +30,7 @@ _WAYS = ("sharded", "from one node")
 _KEYS = "Keys of a get"
 _SHOWN = 3
 """How many sizes have their histograms drawn; ``histograms.csv`` has those of all."""
-_MOST_RATIO = 20.0
+_MAX_RATIO = 20.0
 
 
 def plots_of(found: Sequence[Comparison]) -> list[Plot]:
@@ -111,7 +111,7 @@ def _ratio(found: Sequence[Comparison]) -> Plot:
         axes.set_yscale("log")
         least, most = axes.get_ylim()
         # Of a few repetitions that differ much, intervals span many orders of magnitude.
-        axes.set_ylim(max(min(least, 0.8), 1 / _MOST_RATIO), min(max(most, 1.25), _MOST_RATIO))
+        axes.set_ylim(max(min(least, 0.8), 1 / _MAX_RATIO), min(max(most, 1.25), _MAX_RATIO))
         axes.yaxis.set_major_locator(LogLocator(10, (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0, 8.0, 9.0)))
         axes.yaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

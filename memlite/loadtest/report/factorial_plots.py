@@ -24,7 +24,7 @@ from memlite.loadtest.units import duration, short
 
 __all__ = ["interactions", "main_effects", "variation"]
 
-_MOST_PAIRS = 4
+_MAX_PAIRS = 4
 _LABELLED = 0.07  # a part of a bar at least so long has its share written above it
 
 
@@ -116,7 +116,7 @@ def interactions(design: Design, analysis: Analysis) -> Plot | None:
     pairs = sorted(
         (one for one in result.effects if len(one.factors) == 2), key=lambda one: -one.variation
     )
-    chosen = pairs[:_MOST_PAIRS]
+    chosen = pairs[:_MAX_PAIRS]
     if not chosen:
         return None
     title = f"{_capital(response.words)} with two factors together"

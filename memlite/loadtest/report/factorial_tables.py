@@ -16,7 +16,7 @@ from memlite.loadtest.units import duration, grouped, percent
 
 __all__ = ["changes", "combinations", "sign_table", "variance"]
 
-_MOST_SIGNED = 5  # factors: 32 rows and 32 columns
+_MAX_SIGNED = 5  # factors: 32 rows and 32 columns
 
 
 def changes(design: Design, analysis: Analysis) -> list[dict[str, str]]:
@@ -61,7 +61,7 @@ def sign_table(design: Design, result: FactorialResult) -> tuple[list[str], list
 
     R. Jain, *The Art of Computer Systems Performance Analysis* (1991), section 17.3.
     """
-    if not design.two_levels or len(design.factors) > _MOST_SIGNED:
+    if not design.two_levels or len(design.factors) > _MAX_SIGNED:
         return None
     places = {name: place for place, name in enumerate(design.names)}
     letters = dict(zip(design.names, "ABCDE", strict=False))

@@ -19,7 +19,7 @@ from memlite.loadtest.units import duration, short
 
 __all__ = ["timeline"]
 
-_MOST_TARGETS = 8
+_MAX_TARGETS = 8
 _FEWEST = 2
 
 
@@ -48,7 +48,7 @@ def timeline(data: PlotData) -> list[Plot]:
         point
         for point in selection.at_common_load(data.groups(selection.with_main_value_size(points)))
         if any(len(_series(one).times) >= _FEWEST for one in point.repetitions)
-    ][:_MOST_TARGETS]
+    ][:_MAX_TARGETS]
     if not chosen or selection.is_concurrent(results):
         return []
     title = f"Throughput and response time over time, {load_text(chosen)}"

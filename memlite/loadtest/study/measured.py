@@ -26,7 +26,7 @@ __all__ = ["Measured", "answer", "doubts"]
 _WORDS = {"read-only": "reads", "write-only": "writes", "mixed": "reads and writes (10 to 1)"}
 _CANNOT_BE_TOLD: Final = "the difference cannot be told from chance"
 # The half-width of an interval, as a share of the mean, that is worth a warning.
-_MOST_SPREAD: Final = 0.25
+_MAX_SPREAD: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def doubts(measured: Measured) -> Iterator[str]:
         (spread(point) for results in measured.sweeps.values() for point in results.points),
         default=0.0,
     )
-    if widest > _MOST_SPREAD:
+    if widest > _MAX_SPREAD:
         yield f"Throughput varied by up to ±{percent(widest)} between repetitions."
     yield from _of_checks(list(measured.sweeps.values()))
     if measured.failed:

@@ -30,7 +30,6 @@ __all__ = [
     "EMPTY",
     "EPOCH_AT",
     "EVICTED",
-    "EVICTED_AT_MOST",
     "EVICTING",
     "EXPIRY",
     "FLUSH_AT",
@@ -44,6 +43,7 @@ __all__ = [
     "KEPT_AT",
     "LIVE",
     "MAGIC",
+    "MAX_EVICTED",
     "META",
     "MET_EXPIRED",
     "MET_EXPIRED_UNFETCHED",
@@ -108,7 +108,7 @@ RECORD_SIZE: Final = RECORD.size
 EVICTED: Final = struct.Struct("<dIII")
 """What a table tells of an item that it has evicted: expiry, state, length of the reply, length of
 the key; then the key, and the reply as far as its value, or somewhat further (`HEAD`)."""
-EVICTED_AT_MOST: Final = 65536
+MAX_EVICTED: Final = 65536
 """How many items it tells of before somebody takes notice."""
 HEAD: Final = 300
 _REGION_SIZE: Final = 128

@@ -18,7 +18,6 @@ from memlite.memory.shared.layout import (
     EMPTY,
     EPOCH_AT,
     EVICTED,
-    EVICTED_AT_MOST,
     EVICTING,
     EXPIRY,
     FLUSH_AT,
@@ -27,6 +26,7 @@ from memlite.memory.shared.layout import (
     HARDLY,
     HEAD,
     KEEP,
+    MAX_EVICTED,
     MET_EXPIRED,
     MET_EXPIRED_UNFETCHED,
     MET_FLUSHED,
@@ -79,7 +79,7 @@ _TRIES: Final = 64
 # over; how many steps there are at once where a large item is stored.
 _STEP: Final = 512
 _STEP_RECORDS: Final = 256
-_STEPS_AT_MOST: Final = 16
+_MAX_STEPS: Final = 16
 _VICTIM, _REACHED, _KEEP, _CLEAN, _CHANGING = range(5)
 _UNLIMITED: Final = 0xFFFFFFFF
 _SERIAL, _ITEMS, _BYTES, _BUSY = range(4)
@@ -665,7 +665,7 @@ class PureTable:
 
     def _tell_evicted(self, place: int, state: int) -> None:
         assert self.evicted is not None  # noqa: S101 - somebody watches
-        if len(self.evicted) < EVICTED_AT_MOST:
+        if len(self.evicted) < MAX_EVICTED:
             length, _, _, expires, _, _, key, kind = RECORD.unpack_from(self._memory, place)
             begin = place + RECORD_SIZE
             key_at = begin + (length if kind & UNNAMED else 6)
@@ -832,7 +832,7 @@ class PureTable:
             with self._lock(_LOG):
                 self._finish()
                 if self._steps[_VICTIM]:
-                    if not self._step(min(1 + size // _STEP, _STEPS_AT_MOST) * _STEP_RECORDS):
+                    if not self._step(min(1 + size // _STEP, _MAX_STEPS) * _STEP_RECORDS):
                         self._tries = _CLEAN_ALL  # there is no room for what it would keep
                 elif not self._prepare(crowded=crowded):
                     pause = whole // 32

@@ -42,7 +42,7 @@ _NARROW: Final = SEGMENT_HEADER // 4
 _MOST: Final = 0xFFFFFFFF >> STATE_BITS
 _FLAGS: Final = (1 << STATE_BITS) - 1
 _META_SIZE: Final = 9
-_LONGEST_KEY: Final = 250
+_MAX_KEY_LENGTH: Final = 250
 _LATEST: Final = 2.0**64
 """No expiry is later."""
 _NUMBERS: Final = re.compile(rb" ([0-9]{1,10}) ([0-9]{1,10})\r\n")
@@ -217,7 +217,7 @@ def _key_of(memory: mmap.mmap, begin: int, length: int, extra: int, size: int, k
     numbers = _NUMBERS.match(memory[numbers_at : min(end, numbers_at + 24)])
     whole = (
         not kind & ~(UNNAMED | META)
-        and 0 < size <= _LONGEST_KEY
+        and 0 < size <= _MAX_KEY_LENGTH
         and extra == (_META_SIZE if kind & META else 0) + (size if kind & UNNAMED else 0)
         and memory[begin : begin + 6] == b"VALUE "
         and numbers is not None

@@ -21,7 +21,7 @@ _log = logging.getLogger("memlite")
 _U32: Final = 2**32
 _MAX_VERBOSITY: Final = 3
 _LEAST_MEGABYTES: Final = 8
-_MOST_MEGABYTES: Final = 1_000_000_000
+_MAX_MEGABYTES: Final = 1_000_000_000
 
 
 class RequestStop(Protocol):
@@ -122,7 +122,7 @@ class ControlCommands:
             return replies.ERROR
         if megabytes < _LEAST_MEGABYTES:
             return b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"
-        if megabytes > _MOST_MEGABYTES:
+        if megabytes > _MAX_MEGABYTES:
             return b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"
         if not self._table.can_take(megabytes * MEGABYTE):
             return b"MEMLIMIT_ADJUST_FAILED out of bounds or not adjustable\r\n"

@@ -13,7 +13,7 @@ from memlite.server.interfaces import Client
 __all__ = ["CrawlerEngine", "StreamCommands"]
 
 _U32: Final = 2**32
-_MOST_MICROSECONDS: Final = 1_000_000
+_MAX_MICROSECONDS: Final = 1_000_000
 
 
 class CrawlerEngine(Protocol):
@@ -100,7 +100,7 @@ class StreamCommands:
                 microseconds = unsigned(text, _U32)
                 if microseconds is None:
                     return replies.BAD_FORMAT
-                if microseconds > _MOST_MICROSECONDS:
+                if microseconds > _MAX_MICROSECONDS:
                     return b"CLIENT_ERROR sleep must be one second or less\r\n"
                 return replies.OK
         return replies.ERROR

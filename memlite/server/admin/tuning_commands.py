@@ -13,7 +13,7 @@ from memlite.server.admin.request import AdminRequest, CommandTable
 __all__ = ["TUNING_COMMANDS"]
 
 _U32: Final = 2**32
-_HIGHEST_AUTOMOVE: Final = 2
+_MAX_AUTOMOVE: Final = 2
 _PERCENT_END: Final = 81
 
 
@@ -27,7 +27,7 @@ def _slabs(request: AdminRequest) -> bytes:
             level = unsigned(mode, _U32)
             if level is None:
                 return replies.BAD_FORMAT
-            return replies.OK if level <= _HIGHEST_AUTOMOVE else replies.ERROR
+            return replies.OK if level <= _MAX_AUTOMOVE else replies.ERROR
     return replies.ERROR
 
 

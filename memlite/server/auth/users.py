@@ -13,11 +13,11 @@ from memlite.config import Config
 from memlite.core.errors import StartError
 from memlite.core.files import PATIENCE, read_whole
 
-__all__ = ["FILE_LIMIT", "Users", "users_of"]
+__all__ = ["MAX_FILE_SIZE", "Users", "users_of"]
 
 _log = logging.getLogger("memlite")
 
-FILE_LIMIT = 64 * 1024
+MAX_FILE_SIZE = 64 * 1024
 """The largest users file in bytes, enough for some two thousand users."""
 
 
@@ -76,7 +76,7 @@ class Users:
             StartError: the file cannot be used; any old users stay in effect.
         """
         try:
-            text, mode = read_whole(self._path, FILE_LIMIT, patience)
+            text, mode = read_whole(self._path, MAX_FILE_SIZE, patience)
         except OSError as error:
             raise StartError(f"{self._label}: {error.strerror}") from None
         self._digests = [self._digest(*pair) for pair in self._parse(text)]

@@ -13,7 +13,7 @@ from memlite.core.logs import failure
 from memlite.memory import Item, ItemTable, Part
 from memlite.memory.usage import MASK
 from memlite.protocol import Handler, Limits, TextParser, replies
-from memlite.protocol.limits import LONGEST_GET
+from memlite.protocol.limits import MAX_GET_LENGTH
 from memlite.server.connections.intake import FULL_READ, Intake
 from memlite.server.connections.large_values import LargeValues
 from memlite.server.connections.listeners import address_label, endpoint
@@ -40,7 +40,7 @@ _log = logging.getLogger("memlite")
 # The replies to one read are joined into one write of up to this many bytes. Beyond that they are
 # written in batches of this size, no faster than the peer reads them, because the reply to a get of
 # a thousand large keys must not be copied as a whole.
-_LARGEST_JOIN: Final = 64 * 1024
+_MAX_JOIN: Final = 64 * 1024
 # A limit that no read meets, which disables the fast path.
 _DISABLED: Final = -1
 _SERVING: Final = State.SERVING
@@ -614,7 +614,7 @@ class Connection(asyncio.Protocol):
             if shared is not None and isinstance(self.parser, TextParser):
                 self.parser = shared  # there is no incomplete input
             if not self._waits:
-                self._fast_limit = LONGEST_GET
+                self._fast_limit = MAX_GET_LENGTH
             # A get of several keys may be a slow command, which the slow log shows.
             if self._waits or not self._instrumentation.active:
                 self._ready_limit = services.execution.longest_ready
@@ -624,7 +624,7 @@ class Connection(asyncio.Protocol):
         out = self.out
         size = sum(map(len, out))
         self._counters.bytes_written += size
-        if size <= _LARGEST_JOIN and not self._unsent:
+        if size <= _MAX_JOIN and not self._unsent:
             self._transport.write(b"".join(out))
         else:
             if self._unsent is None:  # a deque is a quarter of an idle connection's memory
@@ -638,7 +638,7 @@ class Connection(asyncio.Protocol):
         while unsent and self.writable:
             parts = [unsent.popleft()]
             size = len(parts[0])
-            while unsent and size + len(unsent[0]) <= _LARGEST_JOIN:
+            while unsent and size + len(unsent[0]) <= _MAX_JOIN:
                 parts.append(unsent.popleft())
                 size += len(parts[-1])
             # A large part is written on its own, without a copy; the transport combines writes.

@@ -15,7 +15,7 @@ __all__ = ["LargeValues", "Receiving"]
 _LEAST: Final = 64 * 1024
 # The most bytes of memory allocated for values that have not arrived. This bounds the cost of
 # clients that announce values and never send them.
-_MOST_PROMISED: Final = 64 * 1024 * 1024
+_MAX_PROMISED: Final = 64 * 1024 * 1024
 
 
 class Receiving(Protocol):
@@ -67,7 +67,7 @@ class LargeValues:
         missing = parser.missing_of_large
         if (
             missing >= _LEAST
-            and self.promised + missing <= _MOST_PROMISED
+            and self.promised + missing <= _MAX_PROMISED
             and not transport.is_closing()
             and transport.get_extra_info("sslcontext") is None
         ):

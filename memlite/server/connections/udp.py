@@ -53,7 +53,7 @@ _MAX_REQUEST_BYTES = 256 * 1024
 _MAX_KEYS = 256
 _MAX_UNSENT_BYTES = 4 * 1024 * 1024
 _LEAST_REQUESTS = 16
-_LARGEST_DATAGRAM = 64 * 1024
+_MAX_DATAGRAM_SIZE = 64 * 1024
 # The limit on the replies to one request is the largest item with its reply lines, and at least
 # this many bytes, for statistics.
 _MIN_REPLY_LIMIT = 64 * 1024
@@ -105,7 +105,7 @@ class _Bounds(NamedTuple):
         """Divide what may be in progress; each can take the largest datagram."""
         return cls(
             max(_MAX_REQUESTS // processes, _LEAST_REQUESTS),
-            max(_MAX_REQUEST_BYTES // processes, _LARGEST_DATAGRAM),
+            max(_MAX_REQUEST_BYTES // processes, _MAX_DATAGRAM_SIZE),
             _MAX_UNSENT_BYTES // processes,
         )
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from memlite.engine import MemoryEngine
 from memlite.memory import Item, ItemTable, Part
-from memlite.protocol.limits import LONGEST_GET
+from memlite.protocol.limits import MAX_GET_LENGTH
 from memlite.server.execution.command_set import Executor
 from memlite.server.execution.dialects import Dialect
 from memlite.server.execution.instrumentation import Instrumentation
@@ -112,7 +112,7 @@ class PipelinedExecution:
     """
 
     fast_gets = None
-    longest_ready = LONGEST_GET
+    longest_ready = MAX_GET_LENGTH
     waits = True
 
     def __init__(

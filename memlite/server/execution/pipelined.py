@@ -14,7 +14,7 @@ from memlite.engine.store import Attempt, StoreEngine
 from memlite.memory import Part
 from memlite.protocol.commands import QUIT, Access, Arguments, Command
 from memlite.protocol.handler import NO_SHORTCUTS, Shortcuts
-from memlite.protocol.limits import LONGEST_GET, LONGEST_KEY
+from memlite.protocol.limits import MAX_GET_LENGTH, MAX_KEY_LENGTH
 from memlite.protocol.replies import STORED
 from memlite.protocol.text_table import GET, REJECT, SET, SET_FRAMED
 from memlite.server.execution.command_set import CommandObserver, CommandSet, Later
@@ -223,7 +223,7 @@ class PipelinedExecutor:
 
     def hit(self, line: bytes) -> bool:
         """Answer ``get <key>`` if its reply is ready."""
-        if len(line) > LONGEST_GET or not self._engine.peeks:
+        if len(line) > MAX_GET_LENGTH or not self._engine.peeks:
             return False
         reply = self.ready_reply(line)
         if reply is None:
@@ -236,7 +236,7 @@ class PipelinedExecutor:
         if len(words) != 2 or self._barrier is not None:
             return 0
         key = words[1]
-        if key in self._last or not 0 < len(key) <= LONGEST_KEY:
+        if key in self._last or not 0 < len(key) <= MAX_KEY_LENGTH:
             return 0
         self._read(key)
         return position

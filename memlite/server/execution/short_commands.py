@@ -14,9 +14,9 @@ from memlite.engine import Outcome
 from memlite.memory.item import VIEW_FROM
 from memlite.protocol import replies
 from memlite.protocol.handler import SEVERAL_GETS, Shortcuts
-from memlite.protocol.limits import LONGEST_KEY
+from memlite.protocol.limits import MAX_KEY_LENGTH
 from memlite.protocol.numbers import small_number
-from memlite.protocol.store_line import FORMAT_AT_MOST, known_rest, read_rest
+from memlite.protocol.store_line import MAX_FORMAT, known_rest, read_rest
 from memlite.server.execution.meta_commands import MetaCommands
 from memlite.server.execution.plain_meta import plain_flags, read_plain_flags
 
@@ -74,7 +74,7 @@ class ShortCommands(MetaCommands):
         _, digits, key = words
         exptime = small_number(digits)
         # To look for a number among bytes takes a tenth of the time of looking for bytes.
-        if exptime is None or _SPACE in key or not 0 < len(key) <= LONGEST_KEY:
+        if exptime is None or _SPACE in key or not 0 < len(key) <= MAX_KEY_LENGTH:
             return 0
         engine = self._engine
         item = engine.retime_plain(key, exptime) or engine.fetch_and_touch(key, exptime)
@@ -83,7 +83,7 @@ class ShortCommands(MetaCommands):
 
     def short_gets(self, words: list[bytes], data: bytes, position: int) -> int:
         """``gets <key>``."""
-        if len(words) != 2 or not 0 < len(words[1]) <= LONGEST_KEY:
+        if len(words) != 2 or not 0 < len(words[1]) <= MAX_KEY_LENGTH:
             return 0
         engine = self._engine
         item = engine.fetch(words[1])
@@ -113,14 +113,14 @@ class ShortCommands(MetaCommands):
         size, _, exptime, head, noreply = known
         engine = self._engine
         end = position + size + 2
-        if end > len(data) or size > engine.safe_size or not 0 < len(key) <= LONGEST_KEY:
+        if end > len(data) or size > engine.safe_size or not 0 < len(key) <= MAX_KEY_LENGTH:
             return 0
         value = data[position:end]  # with its line ending
         if value[size] != _CR or value[-1] != _LF:
             return 0
         wire = (
             b"VALUE %b%b%bEND\r\n" % (key, head, value)
-            if size <= FORMAT_AT_MOST
+            if size <= MAX_FORMAT
             else b"".join((b"VALUE ", key, head, value, b"END\r\n"))
         )
         reply = b"STORED\r\n"
@@ -143,14 +143,14 @@ class ShortCommands(MetaCommands):
         size, _, exptime, head, noreply = known
         engine = self._engine
         end = position + size + 2
-        if end > len(data) or size > engine.safe_size or not 0 < len(key) <= LONGEST_KEY:
+        if end > len(data) or size > engine.safe_size or not 0 < len(key) <= MAX_KEY_LENGTH:
             return 0
         value = data[position:end]  # with its line ending
         if value[size] != _CR or value[-1] != _LF:
             return 0
         wire = (
             b"VALUE %b%b%bEND\r\n" % (key, head, value)
-            if size <= FORMAT_AT_MOST
+            if size <= MAX_FORMAT
             else b"".join((b"VALUE ", key, head, value, b"END\r\n"))
         )
         reply = b"STORED\r\n"
@@ -193,7 +193,7 @@ class ShortCommands(MetaCommands):
         if (
             data[end - 2 : end] != b"\r\n"
             or size > self._engine.safe_size
-            or not 0 < len(key) <= LONGEST_KEY
+            or not 0 < len(key) <= MAX_KEY_LENGTH
         ):
             return 0
         try:
@@ -226,7 +226,7 @@ class ShortCommands(MetaCommands):
             noreply
             or data[end - 2 : end] != b"\r\n"
             or size > self._engine.safe_size
-            or not 0 < len(key) <= LONGEST_KEY
+            or not 0 < len(key) <= MAX_KEY_LENGTH
         ):
             return 0
         try:
@@ -244,7 +244,7 @@ class ShortCommands(MetaCommands):
 
     def short_delete(self, words: list[bytes], data: bytes, position: int) -> int:
         """``delete <key> [noreply]``."""
-        if len(words) != 2 or not 0 < len(words[1]) <= LONGEST_KEY:
+        if len(words) != 2 or not 0 < len(words[1]) <= MAX_KEY_LENGTH:
             return self._unanswered(ShortCommands.short_delete, words, position)
         if words[1] == _NOREPLY:  # the key, and yet no reply, as with memcached
             return 0
@@ -253,7 +253,7 @@ class ShortCommands(MetaCommands):
 
     def short_touch(self, words: list[bytes], data: bytes, position: int) -> int:
         """``touch <key> <exptime> [noreply]``."""
-        if len(words) != 3 or not 0 < len(words[1]) <= LONGEST_KEY:
+        if len(words) != 3 or not 0 < len(words[1]) <= MAX_KEY_LENGTH:
             return 0
         exptime = small_number(words[2])
         if exptime is None:
@@ -298,7 +298,7 @@ class ShortCommands(MetaCommands):
         if counted is not None:
             self.out.append(counted[1] + b"\r\n")
             return position
-        if not 0 < len(key) <= LONGEST_KEY:
+        if not 0 < len(key) <= MAX_KEY_LENGTH:
             return 0
         try:
             result = self._engine.recount(key, delta, down)
@@ -338,7 +338,7 @@ class ShortCommands(MetaCommands):
         if size is None:
             return 0
         end = position + size + 2
-        if end > len(data) or size > self._engine.safe_size or not 0 < len(key) <= LONGEST_KEY:
+        if end > len(data) or size > self._engine.safe_size or not 0 < len(key) <= MAX_KEY_LENGTH:
             return 0
         value = data[position:end]  # with its line ending
         if value[size] != _CR or value[-1] != _LF:
@@ -353,7 +353,7 @@ class ShortCommands(MetaCommands):
 
     def short_meta_delete(self, words: list[bytes], data: bytes, position: int) -> int:
         """``md <key>``."""
-        if len(words) != 2 or not 0 < len(words[1]) <= LONGEST_KEY or self._engine.observed:
+        if len(words) != 2 or not 0 < len(words[1]) <= MAX_KEY_LENGTH or self._engine.observed:
             return 0
         self.out.append(b"HD\r\n" if self._engine.delete(words[1]) else b"NF\r\n")
         return position

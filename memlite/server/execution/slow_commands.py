@@ -7,7 +7,7 @@ from memlite.telemetry.slow import SlowLog
 
 __all__ = ["SlowCommands", "name_of"]
 
-_LONGEST_WORD: Final = 32
+_MAX_WORD_LENGTH: Final = 32
 
 
 class SlowCommands:
@@ -49,7 +49,7 @@ def name_of(command: Command, arguments: Arguments) -> str:
 
 def _printable(word: bytes) -> str:
     """Return a word that a client sent, cut, and without what could confuse who reads it."""
-    text = word[:_LONGEST_WORD].decode("latin-1").lower()
+    text = word[:_MAX_WORD_LENGTH].decode("latin-1").lower()
     return text if text.isascii() and text.replace("_", "").isalnum() else "unknown"
 
 

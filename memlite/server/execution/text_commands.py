@@ -11,7 +11,7 @@ from memlite.memory import Item, Part
 from memlite.memory.usage import MASK
 from memlite.protocol import replies
 from memlite.protocol.handler import Shortcuts
-from memlite.protocol.limits import LONGEST_GET
+from memlite.protocol.limits import MAX_GET_LENGTH
 from memlite.server.execution.command_set import Later
 from memlite.server.execution.short_commands import SHORTCUTS, ShortCommands
 from memlite.server.interfaces import Client
@@ -65,7 +65,7 @@ class TextCommands(ShortCommands):
         # `MemoryEngine.hit` inlined, as in `Connection.data_received`.
         engine = self._engine
         find = engine.items.get_by_line
-        item = find(line) if len(line) <= LONGEST_GET else None
+        item = find(line) if len(line) <= MAX_GET_LENGTH else None
         if item is None:
             reply = engine.miss(line)
             if reply is None:
@@ -94,7 +94,7 @@ class TextCommands(ShortCommands):
             return False
         lines = line.replace(b" ", b"\r\nget ").splitlines(keepends=True)
         del lines[0]  # "get"
-        if len(line) > LONGEST_GET and max(map(len, lines)) > LONGEST_GET:
+        if len(line) > MAX_GET_LENGTH and max(map(len, lines)) > MAX_GET_LENGTH:
             return False
         return self._engine.collect_lines(lines, self.out)
 

@@ -20,7 +20,7 @@ __all__ = ["Access", "Token", "host_of"]
 
 _log = logging.getLogger("memlite")
 
-_FILE_LIMIT: Final = 4096
+_MAX_FILE_SIZE: Final = 4096
 _SHORTEST: Final = 16
 
 
@@ -52,7 +52,7 @@ class Token:
             StartError: it cannot be used; an old token stays in effect.
         """
         try:
-            text, mode = read_whole(self._path, _FILE_LIMIT, patience)
+            text, mode = read_whole(self._path, _MAX_FILE_SIZE, patience)
         except OSError as error:
             raise StartError(f"{self._label}: {error.strerror}") from None
         token = text.partition(b"\n")[0].strip()

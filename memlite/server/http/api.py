@@ -22,9 +22,9 @@ from memlite.telemetry.snapshot import (
     Snapshot,
 )
 
-__all__ = ["MOST_STREAMS", "Api"]
+__all__ = ["MAX_STREAMS", "Api"]
 
-MOST_STREAMS: Final = 16
+MAX_STREAMS: Final = 16
 """How many streams of events there may be."""
 
 _JSON: Final = "application/json"
@@ -85,7 +85,7 @@ class Api:
         headers = {**HEADERS, "Content-Type": "text/event-stream"}
         if request.method == "HEAD":
             return web.Response(headers=headers)
-        if self._recorder.followers >= MOST_STREAMS:
+        if self._recorder.followers >= MAX_STREAMS:
             return text_reply("too many others look at this server", 503)
         response = web.StreamResponse(headers=headers)
         stream = self._recorder.follow()

@@ -22,10 +22,10 @@ from memlite.telemetry.counters import LatencyHistogram
 
 __all__ = ["Debug"]
 
-_MOST_TASKS: Final = 500
-_LONGEST_PROFILE: Final = 60.0
+_MAX_TASKS: Final = 500
+_MAX_PROFILE: Final = 60.0
 _USUAL_PROFILE: Final = 5.0
-_MOST_FUNCTIONS: Final = 60
+_MAX_FUNCTIONS: Final = 60
 _LAG_SECONDS: Final = 0.05
 _PERCENTS: Final = (50, 99, 99.9)
 
@@ -125,8 +125,8 @@ class Debug:
             seconds = float(request.query.get("seconds", _USUAL_PROFILE))
         except ValueError:
             seconds = 0.0
-        if not 0 < seconds <= _LONGEST_PROFILE:
-            return text_reply(f"seconds must be a number up to {_LONGEST_PROFILE:g}", 400)
+        if not 0 < seconds <= _MAX_PROFILE:
+            return text_reply(f"seconds must be a number up to {_MAX_PROFILE:g}", 400)
         if self._profiling:
             return text_reply("a profile is being made", 409)
         self._profiling = True
@@ -160,16 +160,16 @@ def _threads() -> list[str]:
 def _tasks() -> list[str]:
     tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
     shown = []
-    for task in tasks[:_MOST_TASKS]:
+    for task in tasks[:_MAX_TASKS]:
         text = io.StringIO()
         task.print_stack(file=text)
         shown.append(f"task {task.get_name()}\n{text.getvalue()}")
-    if len(tasks) > _MOST_TASKS:
-        shown.append(f"and {len(tasks) - _MOST_TASKS} more tasks\n")
+    if len(tasks) > _MAX_TASKS:
+        shown.append(f"and {len(tasks) - _MAX_TASKS} more tasks\n")
     return shown
 
 
 def _as_text(profile: cProfile.Profile) -> str:
     text = io.StringIO()
-    pstats.Stats(profile, stream=text).sort_stats("tottime").print_stats(_MOST_FUNCTIONS)
+    pstats.Stats(profile, stream=text).sort_stats("tottime").print_stats(_MAX_FUNCTIONS)
     return text.getvalue()

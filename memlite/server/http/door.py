@@ -12,9 +12,9 @@ from memlite.server.http.guard import Guard
 
 _log = logging.getLogger("memlite")
 
-__all__ = ["MOST_CONNECTIONS", "Door", "HttpListener"]
+__all__ = ["MAX_CONNECTIONS", "Door", "HttpListener"]
 
-MOST_CONNECTIONS: Final = 64
+MAX_CONNECTIONS: Final = 64
 """How many connections there may be to the HTTP port; further ones take the place of idle ones."""
 
 _HANDSHAKE_SECONDS: Final = 5.0
@@ -113,7 +113,7 @@ class Door:
                 self._loop.remove_reader(listener.sock)
                 self._loop.call_later(_PAUSE_SECONDS, self._listen, listener)
                 return
-            if len(self._guards) >= MOST_CONNECTIONS and not self._displace():
+            if len(self._guards) >= MAX_CONNECTIONS and not self._displace():
                 self.refused += 1
                 sock.close()
                 continue

@@ -31,8 +31,8 @@ __all__ = ["HttpService", "HttpSources"]
 
 _OPEN_PATHS: Final = frozenset(("/healthz", "/readyz"))
 _STARTING: Final = "starting"
-_LONGEST_LINE: Final = 2048
-_MOST_HEADERS: Final = 64
+_MAX_LINE_LENGTH: Final = 2048
+_MAX_HEADERS: Final = 64
 _log = logging.getLogger("memlite.http")
 # What malformed requests come to is said to whoever sent them.
 _log.setLevel(logging.CRITICAL)
@@ -154,9 +154,9 @@ class HttpService:
             loop=asyncio.get_running_loop(),
             access_log=_log,  # whose level leaves nothing of it
             logger=_log,
-            max_line_size=_LONGEST_LINE,
-            max_field_size=_LONGEST_LINE,
-            max_headers=_MOST_HEADERS,
+            max_line_size=_MAX_LINE_LENGTH,
+            max_field_size=_MAX_LINE_LENGTH,
+            max_headers=_MAX_HEADERS,
             lingering_time=0.0,
             auto_decompress=False,
         )

@@ -27,9 +27,9 @@ _LOGGERS: Final = (
     "opentelemetry.exporter.otlp.proto.http.metric_exporter",
     "opentelemetry.exporter.otlp.proto.http.trace_exporter",
 )
-_MOST_BYTES: Final = 64 * 1024
+_MAX_BYTES: Final = 64 * 1024
 _REPLY_SECONDS: Final = 10.0
-_LONGEST_TROUBLE: Final = 300
+_MAX_TROUBLE: Final = 300
 
 
 class OtlpReceiver:
@@ -84,12 +84,12 @@ def _session() -> requests.Session:
 def _bounded(response: requests.Response, *_: Any, **__: Any) -> requests.Response:
     until = time.monotonic() + _REPLY_SECONDS
     body = b""
-    while len(body) < _MOST_BYTES and time.monotonic() < until:
-        data = response.raw.read1(_MOST_BYTES - len(body))
+    while len(body) < _MAX_BYTES and time.monotonic() < until:
+        data = response.raw.read1(_MAX_BYTES - len(body))
         if not data:
             break
         body += data
-    if not response.raw.closed and len(body) >= _MOST_BYTES:
+    if not response.raw.closed and len(body) >= _MAX_BYTES:
         response.raw.close()  # the connection as well, as there is more
     response.raw = BytesIO(body)
     return response
@@ -119,4 +119,4 @@ def _quietly() -> Iterator[list[str]]:
 
 def _trouble(said: Sequence[str]) -> str:
     # The first says the cause, the last that there was no more time.
-    return " ".join((said[0] if said else "unknown").split())[:_LONGEST_TROUBLE]
+    return " ".join((said[0] if said else "unknown").split())[:_MAX_TROUBLE]

@@ -10,11 +10,11 @@ from typing import Final, Protocol
 from memlite.telemetry.snapshot import Snapshot
 from memlite.telemetry.spans import Span
 
-__all__ = ["MOST_SPANS", "Receiver", "Worker"]
+__all__ = ["MAX_SPANS", "Receiver", "Worker"]
 
 _log = logging.getLogger("memlite")
 
-MOST_SPANS: Final = 4096
+MAX_SPANS: Final = 4096
 """How many spans may wait; further ones are dropped, and counted."""
 
 _BATCH: Final = 512
@@ -66,7 +66,7 @@ class Worker:
 
     def put_span(self, span: Span) -> None:
         """Export a span within some seconds, if there is room for it; any thread may call this."""
-        if len(self._spans) >= MOST_SPANS:
+        if len(self._spans) >= MAX_SPANS:
             self.dropped += 1
             return
         self._spans.append(span)
@@ -101,7 +101,7 @@ class Worker:
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is not None:
             self._complaints.note(self._receiver.send_metrics(snapshot), self.dropped)
-        for _ in range(MOST_SPANS // _BATCH):
+        for _ in range(MAX_SPANS // _BATCH):
             spans = [self._spans.popleft() for _ in range(min(_BATCH, len(self._spans)))]
             if not spans:
                 break

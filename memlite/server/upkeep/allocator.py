@@ -13,7 +13,7 @@ __all__ = ["give_back", "heap", "tune_allocator"]
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 
-_LARGEST_IN_HEAP: Final = 1024 * 1024
+_MAX_IN_HEAP: Final = 1024 * 1024
 _KEPT_AT_TOP: Final = 4 * 1024 * 1024
 # The fields of mallinfo2(3), and what those are that say something.
 _MALLINFO: Final = (
@@ -50,7 +50,7 @@ def tune_allocator() -> None:
     """
     library = _library()
     if library is not None:
-        library.mallopt(_MMAP_THRESHOLD, _LARGEST_IN_HEAP)
+        library.mallopt(_MMAP_THRESHOLD, _MAX_IN_HEAP)
         library.mallopt(_TRIM_THRESHOLD, _KEPT_AT_TOP)
 
 

@@ -40,7 +40,7 @@ _USEFUL_SHIFT: Final = 6
 # takes some 5 us per item), and the factor it may grow to after passes that freed little.
 _LEAST_PAUSE: Final = 0.3
 _PAUSE_PER_ITEM: Final = 1e-4
-_LONGEST_PAUSES: Final = 16
+_MAX_PAUSES: Final = 16
 
 _STATM: Final = "/proc/self/statm"
 
@@ -178,7 +178,7 @@ class Footprint:
         if self._pass_started:
             self._pass_started = False
             useful = waste < self._waste - (table.limit >> _USEFUL_SHIFT)
-            self._pauses = 1 if useful else min(2 * self._pauses, _LONGEST_PAUSES)
+            self._pauses = 1 if useful else min(2 * self._pauses, _MAX_PAUSES)
             self._next_pass = now + self._pauses * pause
             self._waste = waste
         elif waste > self._waste + (table.limit >> _HELP_SHIFT):

@@ -1,7 +1,7 @@
 """The metrics of a proxy, each defined once.
 
 Nodes have labels with their names, which are their addresses unless they were given others. There
-are at most `MOST_NODES` of them; further nodes are added up.
+are at most `MAX_NODES` of them; further nodes are added up.
 """
 
 from collections.abc import Callable, Iterable

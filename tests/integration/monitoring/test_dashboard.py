@@ -11,7 +11,7 @@ pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 pytest.importorskip("playwright", reason="playwright is not installed")
 pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
 
-from memlite.server.http.api import MOST_STREAMS
+from memlite.server.http.api import MAX_STREAMS
 from tests.support.dashboard import (
     CHROMIUM,
     check_layout,
@@ -101,7 +101,7 @@ def test_keys_are_shown_only_if_asked_for(server: RunningServer) -> None:
 def test_streams_of_events_are_few(server: RunningServer) -> None:
     connections = []
     try:
-        for _ in range(MOST_STREAMS):
+        for _ in range(MAX_STREAMS):
             connections.append(http.client.HTTPConnection("127.0.0.1", server.http_port))
             connections[-1].request("GET", "/api/events")
             reply = connections[-1].getresponse()
@@ -157,7 +157,7 @@ def test_the_page_recovers_after_a_refusal(browser: Any, server: RunningServer) 
     page = browser.new_page()
     origin = f"http://127.0.0.1:{server.http_port}"
     try:
-        for _ in range(MOST_STREAMS):
+        for _ in range(MAX_STREAMS):
             # Those of earlier pages may not have ended yet.
             assert wait_until(lambda: has_stream(server, streams))
         with page.expect_response(f"{origin}/api/events") as refused:

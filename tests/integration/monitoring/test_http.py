@@ -22,7 +22,7 @@ pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 import memlite
 from memlite.backends.memory import MemoryBackend
 from memlite.core.errors import StartError, StorageError
-from memlite.server.http.door import MOST_CONNECTIONS
+from memlite.server.http.door import MAX_CONNECTIONS
 from tests.support.certificates import Authority, client_context
 from tests.support.proxies import proxy
 from tests.support.servers import RunningServer, running
@@ -237,7 +237,7 @@ def test_a_token_over_tls(tmp_path: Path) -> None:
         assert wait_until(lambda: scrape("another-token-of-some-length") == 200)
         assert scrape(TOKEN) == 401
         # Handshakes that nobody finishes shut nobody out.
-        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(MOST_CONNECTIONS)]
+        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(MAX_CONNECTIONS)]
         assert scrape("another-token-of-some-length") == 200
         log = server.log.read_text()
         assert "Traceback" not in log
@@ -253,15 +253,15 @@ def test_many_connections_take_nothing_from_others(plain: RunningServer) -> None
             flood.append(socket.create_connection(("127.0.0.1", plain.http_port), 60))
             flood[-1].sendall(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
         # Those beyond the limit are closed at once, before any timeout, and shut nobody out.
-        assert wait_until(lambda: sum(map(is_closed, flood)) >= 200 - MOST_CONNECTIONS)
+        assert wait_until(lambda: sum(map(is_closed, flood)) >= 200 - MAX_CONNECTIONS)
         assert ask(plain.http_port, "/healthz")[0] == 200
         name = 'memlite_http_closed_total{reason="displaced"}'
         # A document is kept for a moment.
-        assert wait_until(lambda: metrics(plain.http_port)[name] >= 200 - MOST_CONNECTIONS)
+        assert wait_until(lambda: metrics(plain.http_port)[name] >= 200 - MAX_CONNECTIONS)
         with plain.connect() as wire:
             assert wire.ask(b"version\r\n").startswith(b"VERSION")
         files = len(list(Path(f"/proc/{plain.process.pid}/fd").iterdir()))
-        assert files < MOST_CONNECTIONS + 50
+        assert files < MAX_CONNECTIONS + 50
     finally:
         for sock in flood:
             sock.close()

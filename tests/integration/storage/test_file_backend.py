@@ -13,7 +13,7 @@ import pytest
 
 from memlite.backends import UNKNOWN, Record
 from memlite.backends.jsonfile import FileBackend
-from memlite.backends.jsonfile.format import LONGEST_PLAIN, put_entry
+from memlite.backends.jsonfile.format import MAX_PLAIN, put_entry
 from memlite.core.clock import Clock
 from memlite.core.errors import StartError, StorageError
 from memlite.core.meta_flags import MetaFlags
@@ -558,7 +558,7 @@ async def test_the_journal_describes_items_of_every_kind(path):
         Record(b"\xff\xfe", b"value"),
         Record(b"flags", b"value", flags=7),
         Record(b"expires", b"value", expires=START * 2),
-        Record(b"long", b"x" * 4 * LONGEST_PLAIN),
+        Record(b"long", b"x" * 4 * MAX_PLAIN),
         Record(b"stale", b"value", meta_flags=MetaFlags(stale=True)),
         Record(b"with space", b"value"),
     ]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from memlite.cluster.topology import Move, Phase
-from memlite.proxy.finished_moves import _FULL, _MOST_WAITING
+from memlite.proxy.finished_moves import _FULL, _MAX_WAITING
 from tests.unit.proxy.moves import Scene, play, reply_to
 
 
@@ -212,7 +212,7 @@ def test_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         await scene.run_until_asked()
         scene.cluster.change(scene.after)
         read = b"get %b\r\n" % key
-        clients = [scene.ask(key, read) for _ in range(_MOST_WAITING + 1)]
+        clients = [scene.ask(key, read) for _ in range(_MAX_WAITING + 1)]
         assert clients[-1].replies == [_FULL]
         await scene.run()
         assert all(client.replies == [b"END\r\n"] for client in clients[:-1])

@@ -15,7 +15,7 @@ import uvloop
 from memlite.core.clock import Clock
 from memlite.protocol import Limits
 from memlite.protocol.discovery import CLUSTER_KEY
-from memlite.protocol.limits import LONGEST_GET
+from memlite.protocol.limits import MAX_GET_LENGTH
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.executor import ProxyExecutor
 from memlite.proxy.framing import NATIVE
@@ -266,7 +266,7 @@ class Stub:
 
 class Receiving(Stub):
     if NATIVE is not None:
-        data_received = NATIVE.Receiver(Stub, ProxyExecutor, Counters, Clock, LONGEST_GET)
+        data_received = NATIVE.Receiver(Stub, ProxyExecutor, Counters, Clock, MAX_GET_LENGTH)
 
 
 @pytest.fixture

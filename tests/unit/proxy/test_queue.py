@@ -121,7 +121,7 @@ async def test_requests_that_fail_at_once_do_not_nest() -> None:
 
 
 async def test_a_full_queue_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memlite.proxy.queue._MOST_WAITING", 3)
+    monkeypatch.setattr("memlite.proxy.queue._MAX_WAITING", 3)
     setup = Setup(in_flight=1)
     outcomes = [setup.submit(b"x")[0] for _ in range(5)]
     assert outcomes[-1].replies == [
@@ -132,7 +132,7 @@ async def test_a_full_queue_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_queue_with_too_many_bytes_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memlite.proxy.queue._MOST_WAITING_BYTES", 100)
+    monkeypatch.setattr("memlite.proxy.queue._MAX_WAITING_BYTES", 100)
     setup = Setup(in_flight=1)
     large = [setup.submit(b"x" * 100)[0] for _ in range(3)]
     assert [bool(outcome.replies) for outcome in large] == [False, False, True]

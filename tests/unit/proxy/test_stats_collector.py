@@ -20,7 +20,7 @@ from memlite.server.connections.register import Register
 from memlite.server.execution.instrumentation import Instrumentation
 from memlite.server.scheduler import Scheduler
 from memlite.telemetry.counters import Counters
-from memlite.telemetry.proxy import MOST_NODES, OTHERS, ProxySnapshot
+from memlite.telemetry.proxy import MAX_NODES, OTHERS, ProxySnapshot
 from memlite.telemetry.sampling import Sampler
 
 
@@ -75,13 +75,13 @@ class Transport(asyncio.Transport):
 
 
 async def test_nodes_beyond_a_number_are_added_up() -> None:
-    cluster = cluster_with(parse_nodes(addresses(MOST_NODES + 3)))
+    cluster = cluster_with(parse_nodes(addresses(MAX_NODES + 3)))
     comes_up(cluster.nodes[0], *cluster.nodes[-2:])
     for node in cluster.nodes:
         node._last_sent = 2
         node.service.record(1000)
     nodes = snapshot_of(cluster).proxy.nodes
-    assert len(nodes) == MOST_NODES + 1
+    assert len(nodes) == MAX_NODES + 1
     assert [node.up for node in nodes[:2]] == [1, 0]
     others = nodes[-1]
     assert (others.name, others.count, others.up, others.requests) == (OTHERS, 3, 2, 6)

@@ -183,7 +183,7 @@ def test_a_full_disk_costs_rows_and_one_line(
 
 
 def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memlite.proxy.trace._MOST_ROWS", 10)
+    monkeypatch.setattr("memlite.proxy.trace._MAX_ROWS", 10)
     trace = trace_to(tmp_path / "t.csv")
     for _ in range(15):
         trace.record(ticket(("a", b"get k\r\n")))

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from memlite.core.clock import Clock
 from memlite.protocol import Limits
-from memlite.protocol.limits import LONGEST_GET
+from memlite.protocol.limits import MAX_GET_LENGTH
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.executor import ProxyExecutor
 from memlite.proxy.framing import NATIVE
@@ -194,7 +194,7 @@ class ReceivingClient(Client):
     """Takes the same in C as the above in Python."""
 
     if NATIVE is not None:
-        data_received = NATIVE.Receiver(Client, ProxyExecutor, Counters, Clock, LONGEST_GET)
+        data_received = NATIVE.Receiver(Client, ProxyExecutor, Counters, Clock, MAX_GET_LENGTH)
 
 
 def requests_of(rng: random.Random) -> bytes:

@@ -1,7 +1,7 @@
 """The slow log: the last slow commands, in bounded memory."""
 
 from memlite.telemetry import memcached_stats
-from memlite.telemetry.slow import LONGEST_KEY, MOST_COMMANDS, SlowCommand, SlowLog, SlowStats
+from memlite.telemetry.slow import MAX_COMMANDS, MAX_KEY_LENGTH, SlowCommand, SlowLog, SlowStats
 
 CLIENT = "tcp:127.0.0.1:50000"
 
@@ -17,12 +17,12 @@ def log() -> SlowLog:
 
 def test_the_last_commands_are_kept_and_all_are_counted() -> None:
     one = log()
-    for number in range(MOST_COMMANDS + 5):
+    for number in range(MAX_COMMANDS + 5):
         one.record("get", [b"k%d" % number], 10_000_000 + number, CLIENT)
     stats = one.stats()
     assert stats.threshold == 10_000_000
-    assert stats.count == MOST_COMMANDS + 5
-    assert len(stats.commands) == MOST_COMMANDS
+    assert stats.count == MAX_COMMANDS + 5
+    assert len(stats.commands) == MAX_COMMANDS
     assert stats.commands[0] == SlowCommand(
         1_800_000_000.1234, 10_000_132, "get", 1, b"k132", False, CLIENT
     )
@@ -33,11 +33,11 @@ def test_the_last_commands_are_kept_and_all_are_counted() -> None:
 
 def test_long_keys_are_cut() -> None:
     one = log()
-    for size in (LONGEST_KEY, LONGEST_KEY + 1):
+    for size in (MAX_KEY_LENGTH, MAX_KEY_LENGTH + 1):
         one.record("delete", [b"x" * size], 1, CLIENT)
     cut, whole = one.stats().commands
-    assert (whole.key, whole.cut) == (b"x" * LONGEST_KEY, False)
-    assert (cut.key, cut.cut) == (b"x" * LONGEST_KEY, True)
+    assert (whole.key, whole.cut) == (b"x" * MAX_KEY_LENGTH, False)
+    assert (cut.key, cut.cut) == (b"x" * MAX_KEY_LENGTH, True)
 
 
 def test_a_watcher_is_given_each_command() -> None:
@@ -63,7 +63,7 @@ def test_stats() -> None:
         "slow:1:elapsed_us": "12345.7",
         "slow:1:command": "set",
         "slow:1:keys": 1,
-        "slow:1:key": "x" * LONGEST_KEY + "...",
+        "slow:1:key": "x" * MAX_KEY_LENGTH + "...",
         "slow:1:client": CLIENT,
         "slow:2:time": "1800000000.123",
         "slow:2:elapsed_us": "10000.4",

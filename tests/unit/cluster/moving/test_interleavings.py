@@ -289,7 +289,7 @@ def pairs(first: Clients | Raw, second: Clients | Raw) -> list[tuple[Operation, 
 
 def give_up_after(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have clients give up after so many attempts."""
-    monkeypatch.setattr(access, "_MOST_ROUNDS", rounds)
+    monkeypatch.setattr(access, "_MAX_ROUNDS", rounds)
     monkeypatch.setattr(Clients, "attempts", rounds)
 
 
@@ -297,7 +297,7 @@ def give_up_after(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def _impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have everybody give up soon: a client that has completed a move needs a second attempt."""
     give_up_after(2, monkeypatch)
-    monkeypatch.setattr(steps, "_MOST_ROUNDS", 4)
+    monkeypatch.setattr(steps, "_MAX_ROUNDS", 4)
 
 
 SOME = [("set", "append"), ("append", "delete")]

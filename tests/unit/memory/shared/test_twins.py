@@ -11,8 +11,8 @@ from memlite.engine.evicted import Evicted
 from memlite.memory.item import wire_form
 from memlite.memory.shared import Mapping, Twin, native
 from memlite.memory.shared.layout import (
-    EVICTED_AT_MOST,
     EXPIRY,
+    MAX_EVICTED,
     META,
     UNNAMED,
     Layout,
@@ -154,11 +154,11 @@ def test_what_nobody_takes_is_missed(kind: str) -> None:
     feed = Evicted(mapping)
     feed.follow(True)
     assert both[0].evicted is not None
-    both[0].evicted += [b""] * (EVICTED_AT_MOST - 10)
-    feed._known -= EVICTED_AT_MOST - 10
+    both[0].evicted += [b""] * (MAX_EVICTED - 10)
+    feed._known -= MAX_EVICTED - 10
     for number in range(2 * SIZE // 500):
         assert both[0].store(line(number), reply(number, b"v" * 500), 0.0, None, 0, b"") > 0
-    assert len(feed) == EVICTED_AT_MOST
+    assert len(feed) == MAX_EVICTED
     assert feed.missed == both[0].evictions - 10
     assert feed.missed == 0
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from memlite.core.errors import StartError
-from memlite.server.auth.users import FILE_LIMIT, Users
+from memlite.server.auth.users import MAX_FILE_SIZE, Users
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ WRONG = [
     (b":bar\n", "line 1 is not"),
     (b"foo:\n", "line 1 is not"),
     (b"foo:b\0r\n", "line 1 is not"),
-    (b"foo:" + b"x" * FILE_LIMIT, "larger than"),
+    (b"foo:" + b"x" * MAX_FILE_SIZE, "larger than"),
 ]
 
 

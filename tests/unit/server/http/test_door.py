@@ -47,7 +47,7 @@ class Place:
 
 @pytest.fixture
 async def place(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
-    monkeypatch.setattr(module, "MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(module, "MAX_CONNECTIONS", 2)
     with socket.create_server(("127.0.0.1", 0)) as sock:
         sock.setblocking(False)
         place = Place(sock)

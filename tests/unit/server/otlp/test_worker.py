@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from memlite.server.otlp.worker import MOST_SPANS, Worker
+from memlite.server.otlp.worker import MAX_SPANS, Worker
 from memlite.telemetry.snapshot import Snapshot
 from memlite.telemetry.spans import Span, SpanName
 from tests.support.waiting import wait_until
@@ -79,7 +79,7 @@ def test_what_waits_for_a_receiver_that_hangs_is_bounded(
     worker.start()
     worker.put_snapshot(snapshot())
     assert wait_until(lambda: receiver.attempts == 1)
-    for _ in range(MOST_SPANS + 10):
+    for _ in range(MAX_SPANS + 10):
         worker.put_span(SPAN)
     assert worker.dropped == 10
     last = snapshot()
@@ -87,7 +87,7 @@ def test_what_waits_for_a_receiver_that_hangs_is_bounded(
     worker.put_snapshot(last)  # in place of the one before
     assert ["not replied for long" in line for line in lines(caplog)] == [True]
     receiver.go_on.set()
-    assert wait_until(lambda: receiver.spans == MOST_SPANS)
+    assert wait_until(lambda: receiver.spans == MAX_SPANS)
     worker.stop()
     assert [one is last for one in receiver.snapshots] == [False, True]
 
