@@ -2,7 +2,7 @@
 
 pyproject.toml lists these modules. Those in C are compiled with them and, if there is a compiler,
 for an editable installation. Without the variable a wheel needs neither a compiler nor mypy, and
-their twins in Python serve.
+their counterparts in Python serve.
 
     python hatch_build.py       # compiles the modules in C, in the checkout
 

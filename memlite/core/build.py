@@ -66,7 +66,8 @@ def build_of(module: ModuleType) -> str:
 def extension(name: str, version: int) -> ModuleType | None:
     """Return a module in C; None if it was not compiled, or for another version of what uses it.
 
-    None as well if the environment has ``MEMLITE_NO_EXTENSIONS``: its twin in Python serves then.
+    None as well if the environment has ``MEMLITE_NO_EXTENSIONS``: its counterpart in Python
+    serves then.
     """
     if os.environ.get("MEMLITE_NO_EXTENSIONS"):
         return None

@@ -87,7 +87,7 @@ class Engine:
 
     # Reading
 
-    def hit(self, line: bytes) -> bytes | None:
+    def try_get(self, line: bytes) -> bytes | None:
         r"""Return the complete reply to ``get <key>\r\n`` if it exists already, and count the hit.
 
         None means that nothing was done, and `collect` has to be used: the line may also be another
@@ -98,7 +98,7 @@ class Engine:
     def miss(self, line: bytes) -> bytes | None:
         r"""Return the reply to ``get <key>\r\n`` of a line not in the table; count a miss.
 
-        None means that nothing was done, as with `hit`: the line may be another command.
+        None means that nothing was done, as with `try_get`: the line may be another command.
         """
         return None
 

@@ -79,7 +79,7 @@ class PlainEngine(MetaEngine):
 
     # Reading
 
-    def hit(self, line: bytes) -> bytes | None:
+    def try_get(self, line: bytes) -> bytes | None:
         r"""Return the complete reply to ``get <key>\r\n`` if it exists already; see `Engine`."""
         get_by_line = self._items.get_by_line  # a local is called faster than a method
         item = get_by_line(line)

@@ -326,7 +326,7 @@ class SharedEngine(MemoryEngine):
 
     # Without a hold: one step each
 
-    def hit(self, line: bytes) -> bytes | None:
+    def try_get(self, line: bytes) -> bytes | None:
         r"""Return the complete reply to ``get <key>\r\n``; see `Engine`."""
         reply = None if self.observed else self._find(line)
         if reply is not None:
@@ -335,7 +335,7 @@ class SharedEngine(MemoryEngine):
 
     def collect(self, keys: list[bytes], out: list[Part]) -> None:
         """Append the replies of items that exist; see `Engine`."""
-        hit = self.hit
+        hit = self.try_get
         for key in keys:
             reply = hit(b"get %b\r\n" % key)
             if reply is not None:

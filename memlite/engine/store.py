@@ -130,7 +130,7 @@ class StoreEngine(MetaEngine):
         expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0
         return self.backend.put_item(key, FullItem(wire, self.usage.fresh, expires))
 
-    def hit(self, line: bytes) -> bytes | None:
+    def try_get(self, line: bytes) -> bytes | None:
         r"""Return the reply to ``get <key>\r\n`` if that is possible at once; see `Engine`."""
         if line[:4] != b"get " or line[-2:] != b"\r\n":
             return None

@@ -17,8 +17,8 @@ class Handler(Protocol):
     """Carries out commands in order of arrival and sends their replies.
 
     The methods return no reply: a handler may answer at once (memory) or later (stores), always in
-    order. `execute` takes any command. The text parser calls `hit`, `set` and `set_framed` instead
-    as fast paths. Every parser calls `reject` and `quit`.
+    order. `execute` takes any command. The text parser calls `try_get`, `set` and `set_framed`
+    instead as fast paths. Every parser calls `reject` and `quit`.
 
     Attributes:
         shortcuts: functions that carry out a command in its usual form before it is parsed further;
@@ -28,7 +28,7 @@ class Handler(Protocol):
             They return the position of the next command, or 0 if
             nothing was done. `SEVERAL_GETS` is called with the handler and lines that begin like
             gets, with their endings; it returns how many it has answered before the first one that
-            `hit` would not. Those of the binary protocol are found by the
+            `try_get` would not. Those of the binary protocol are found by the
             opcode, and called with the handler and the packet's opcode, opaque, cas unique, extras,
             key and value; they return whether anything was done.
     """
@@ -36,7 +36,7 @@ class Handler(Protocol):
     @property
     def shortcuts(self) -> Shortcuts: ...
 
-    def hit(self, line: bytes) -> bool:
+    def try_get(self, line: bytes) -> bool:
         r"""Answer ``get <key>*\r\n`` now if possible; otherwise do nothing and return False.
 
         The parser first calls this with any line, including its line ending, that begins with

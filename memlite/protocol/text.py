@@ -221,7 +221,7 @@ class TextParser:
             if (
                 data[start] == _G
                 and data[start + 1] == _E  # there is a line feed at least
-                and handler.hit(data[start:position])
+                and handler.try_get(data[start:position])
             ):
                 pass
             elif data[start] == _S and (end := self._small_set(data, start, newline, handler)):
@@ -294,7 +294,7 @@ class TextParser:
             if (
                 data[position] == _G
                 and data[position + 1] == _E
-                and handler.hit(data[position : newline + 1])
+                and handler.try_get(data[position : newline + 1])
             ):
                 position = newline + 1
             else:

@@ -1,4 +1,4 @@
-/* The way of the usual requests through a proxy, and the framing of all: the twin of framing.py, single_requests.py, parts.py and others.
+/* The way of the usual requests through a proxy, and the framing of all: the counterpart of framing.py, single_requests.py, parts.py and others.
 
 Each header does what the file of the same name in Python does, or the one that it names, which says more; tests compare both. It
 may use those that are included before it. */

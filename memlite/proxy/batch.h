@@ -1,4 +1,4 @@
-/* Requests of a client that arrived together: JoinedBatch in parts.py, whose twin in Python is Batch in batch.py; and their
+/* Requests of a client that arrived together: JoinedBatch in parts.py, whose counterpart in Python is Batch in batch.py; and their
  * delivery, `Cluster.deliver` and `OrderedReplies.deliver`. */
 
 struct Batch {

@@ -35,7 +35,7 @@ class ProxyConnection(Connection):
         """Serve the input."""
         counters = self._counters
         left = counters.until_slow_sample - 1
-        if self._ready_limit < 0 or not left:  # not on the fast path, or the read is sampled
+        if self._immediate_limit < 0 or not left:  # not on the fast path, or the read is sampled
             Connection.data_received(self, data)
             return
         executor: Any = self.executor
@@ -53,9 +53,9 @@ class ProxyConnection(Connection):
 
     def reply(self, reply: bytes) -> None:
         """Send the reply to the only request in progress."""
-        if self._ready_limit < 0:
+        if self._immediate_limit < 0:
             self.out.append(reply)
-            self.settle()
+            self.replies_ready()
             return
         self._counters.bytes_written += len(reply)
         self._transport.write(reply)
@@ -88,7 +88,7 @@ class ProxyConnection(Connection):
         executor: Any = getattr(self, "executor", None)
         if isinstance(executor, OrderedReplies) and executor.writes_lone:
             # After its last reply, a client that has half-closed its connection is closed here.
-            fast = self._ready_limit >= 0 and hasattr(self, "_write") and not self._eof
+            fast = self._immediate_limit >= 0 and hasattr(self, "_write") and not self._eof
             executor.lone.write = self._write if fast else None
             executor.lone.counters = self._counters
 
@@ -97,9 +97,9 @@ class ProxyConnection(Connection):
         self._leave_fast_path()
         return Connection.eof_received(self)
 
-    def settle(self) -> None:
+    def replies_ready(self) -> None:
         """Send replies that have become ready, and continue if there is room again."""
-        Connection.settle(self)
+        Connection.replies_ready(self)
         if not self.writable:
             self.count_unread()
 

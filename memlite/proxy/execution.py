@@ -33,7 +33,7 @@ class ForwardingExecution:
 
     fast_gets = None
     waits = True
-    longest_ready = 0  # connections use `take`
+    longest_immediate = 0  # connections use `take`
 
     def __init__(
         self,

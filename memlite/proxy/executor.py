@@ -228,11 +228,11 @@ class ProxyExecutor(OrderedReplies):
             node.send_batch(b"".join(of_node), batch.part(node, len(of_node), reads=reads))
         return True
 
-    def ready_reply(self, line: bytes) -> bytes | None:
+    def immediate_reply(self, line: bytes) -> bytes | None:
         """Return None: connections use `take`."""
         return None
 
-    def hit(self, line: bytes) -> bool:
+    def try_get(self, line: bytes) -> bool:
         """Forward a known ``get <key>``."""
         if len(line) > MAX_GET_LENGTH:
             return False

@@ -1,4 +1,4 @@
-/* Replies taken apart and put together: the twin of framing.py. */
+/* Replies taken apart and put together: the counterpart of framing.py. */
 
 #define MOST_OWNERS 64
 

@@ -15,7 +15,7 @@ from memlite.proxy.moving_backend import PairBackend
 from memlite.proxy.node import Node, Receiver
 from memlite.proxy.replica_requests import is_read
 from memlite.server.execution.instrumentation import Instrumentation
-from memlite.server.execution.pipelined import PipelinedExecutor
+from memlite.server.execution.pipelined import StoreExecutor
 from memlite.server.execution.text_commands import TextCommands
 from memlite.server.interfaces import Client
 from memlite.server.scheduler import Scheduler
@@ -42,18 +42,18 @@ class _Exchange:
         self.out: list[Part] = []
         admin = cast("Callable[[], Admin]", None)  # requests for nodes are about keys
         commands = TextCommands(pair.engine, admin, cast("Client", self), [])
-        self._executor = PipelinedExecutor(
+        self._executor = StoreExecutor(
             pair.engine, commands, self, pair.scheduler, pair.instrumentation
         )
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def carry_out(self, request: bytes) -> bytes:
         TextParser(Limits(item_size=_LARGEST)).receive(request, self._executor)
-        self.settle()
+        self.replies_ready()
         await self._over
         return b"".join(self.out)
 
-    def settle(self) -> None:
+    def replies_ready(self) -> None:
         """Note that there are replies."""
         if not (self._executor.pending or self._over.done()):
             self._over.set_result(None)

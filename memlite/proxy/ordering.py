@@ -14,7 +14,7 @@ from memlite.server.execution.command_set import CommandObserver
 
 __all__ = ["MAX_REQUESTS", "ForwardingClient", "OrderedReplies"]
 
-# Limits at which a connection stops reading, as in `PipelinedExecutor`.
+# Limits at which a connection stops reading, as in `StoreExecutor`.
 MAX_REQUESTS: Final = MAX_IN_BATCH
 """The most requests of a client that are with the nodes at a time."""
 _MAX_WAITING_BYTES: Final = 4 * 1024 * 1024
@@ -42,7 +42,7 @@ class ForwardingClient(Protocol):
     @property
     def parser(self) -> _KeepingParser: ...  # noqa: D102 - see the class
 
-    def settle(self) -> None:
+    def replies_ready(self) -> None:
         """Send the replies in `out`."""
 
     def reply(self, reply: bytes) -> None:
@@ -196,7 +196,7 @@ class OrderedReplies:
             replies = self._queue[0].available()
             if replies:
                 self._out.append(replies)
-                self._client.settle()
+                self._client.replies_ready()
 
     def count_failure(self) -> None:
         """Count a request, or a part of one, that failed."""
@@ -216,7 +216,7 @@ class OrderedReplies:
         self.lone.due = False
         self._out_of_queue()
         if self._client is not None:
-            self._client.settle()
+            self._client.replies_ready()
         else:
             self._discard()
 

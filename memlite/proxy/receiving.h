@@ -219,7 +219,7 @@ static int receiver_init(Receiver *r, PyObject *args, PyObject *kwargs) {
         r->usual = (PyTypeObject *)Py_NewRef(executor);
         if (!(r->usual_take = PyObject_GetAttr(executor, s_take_input))) return -1;
         struct { Field *field; PyObject *type; const char *name; } fields[] = {
-            {&r->executor, type, "executor"}, {&r->ready_limit, type, "_ready_limit"}, {&r->counters, type, "_counters"},
+            {&r->executor, type, "executor"}, {&r->ready_limit, type, "_immediate_limit"}, {&r->counters, type, "_counters"},
             {&r->until, counters, "until_slow_sample"}, {&r->bytes_read, counters, "bytes_read"}, {&r->clock, type, "_clock"},
             {&r->second, clock, "second"}, {&r->last_command, type, "last_command"}, {&r->out, type, "out"}};
         for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)

@@ -1,4 +1,4 @@
-/* Requests of the usual kinds: the twin of recognizer.py. */
+/* Requests of the usual kinds: the counterpart of recognizer.py. */
 
 /* A number that nodes read as it is written, of a cas unique: at most 19 digits. */
 static int is_unique(const char *at, const char *end) {

@@ -1,4 +1,4 @@
-/* Where replies end: the twin of merge.py, and of scanner.py of the client. */
+/* Where replies end: the counterpart of merge.py, and of scanner.py of the client. */
 
 static const char END[] = "END\r\n";
 #define END_SIZE ((Py_ssize_t)sizeof END - 1)

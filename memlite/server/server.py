@@ -26,7 +26,7 @@ from memlite.server.connections.listeners import Listener
 from memlite.server.connections.receiver import connection_type
 from memlite.server.connections.register import Register
 from memlite.server.execution.dialects import BINARY, LITE, TEXT, Dialect
-from memlite.server.execution.execution import Execution, ImmediateExecution, PipelinedExecution
+from memlite.server.execution.execution import Execution, ImmediateExecution, StoreExecution
 from memlite.server.execution.instrumentation import Instrumentation
 from memlite.server.execution.runner import Runner, make_runner, runs_of
 from memlite.server.http_settings import not_installed, refuse_http_settings
@@ -330,7 +330,7 @@ class Server:
     def _make_untraced_execution(self) -> Execution:
         if isinstance(self.engine, MemoryEngine):
             return ImmediateExecution(self.engine, self.table, lambda: self.administration.admin)
-        return PipelinedExecution(
+        return StoreExecution(
             self.engine, lambda: self.administration.admin, self.scheduler, self.instrumentation
         )
 

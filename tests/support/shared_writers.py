@@ -30,7 +30,7 @@ from memlite.memory import Part
 from memlite.memory.item import wire_form
 from memlite.memory.shared import Mapping, MemoryFile, native
 from memlite.memory.shared.layout import KEEP
-from memlite.memory.shared.mapping import Twin
+from memlite.memory.shared.mapping import SharedTable
 from memlite.server.execution.records import make_shared_runner
 from memlite.telemetry.counters import Counters
 
@@ -87,7 +87,7 @@ class ByCommands:
         self._send(b"touch %b 100000\r\n" % line[4:-2])
 
 
-Writable = Twin | ByCommands
+Writable = SharedTable | ByCommands
 
 
 def line(key: int) -> bytes:

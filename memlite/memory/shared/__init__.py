@@ -1,6 +1,6 @@
 """Items that several processes share: a table in one mapping, in Python and, if compiled, in C."""
 
-__all__ = ["Mapping", "MemoryFile", "Twin", "native"]
+__all__ = ["Mapping", "MemoryFile", "SharedTable", "native"]
 
 from memlite.memory.shared.keeping import MemoryFile
-from memlite.memory.shared.mapping import Mapping, Twin, native
+from memlite.memory.shared.mapping import Mapping, SharedTable, native

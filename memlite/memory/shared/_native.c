@@ -1,4 +1,4 @@
-/* The shared table in C: the twin of pure.py, over the layout in layout.py.
+/* The shared table in C: the counterpart of pure.py, over the layout in layout.py.
 
 Readers take no lock. A record is never changed once a slot points to it, but for its expiry, and its
 memory is used again only when its segment is: `gen` of a segment tells. A reader loads the slot, then

@@ -29,7 +29,7 @@ from memlite.memory.shared.layout import (
 )
 from memlite.memory.shared.pure import PureTable, Stored
 
-__all__ = ["Mapping", "Twin", "native"]
+__all__ = ["Mapping", "SharedTable", "native"]
 
 _REGION: Final = 128 // 8
 _PARKED: Final = PARKED_AT // 8
@@ -40,7 +40,7 @@ _KEY_AT: Final = len(b"VALUE ")
 _EMPTY_SLOTS: Final = bytes(8 * 512)
 
 
-class Twin(Protocol):
+class SharedTable(Protocol):
     """What `PureTable` and the table in C have in common; `PureTable` says what they do."""
 
     second: int
@@ -160,10 +160,10 @@ class Mapping:
             self.table = self._attach()
         self.origin = keeping.origin_of(self._view)
 
-    def _attach(self) -> Twin:
+    def _attach(self) -> SharedTable:
         if self._module is None:
             return PureTable(self._memory, self._file)
-        table: Twin = self._module.Table(self._memory)
+        table: SharedTable = self._module.Table(self._memory)
         return table
 
     def close(self, now: float) -> None:
@@ -175,7 +175,7 @@ class Mapping:
         self.table.attach(0)  # finishes what one that was killed had begun
         keeping.close(self._memory, self.layout, now, time.time())
 
-    def attach(self, *, compiled: bool = False) -> Twin:
+    def attach(self, *, compiled: bool = False) -> SharedTable:
         """Return another table on the same mapping."""
         return native().Table(self._memory) if compiled else PureTable(self._memory, self._file)
 

@@ -1,4 +1,4 @@
-"""The shared table in Python: the twin of `_native.c`, which explains the protocol.
+"""The shared table in Python: the counterpart of `_native.c`, which explains the protocol.
 
 Other processes are kept out by locks on bytes of the file, which the kernel releases when their
 holder ends. Reads take none where the processor keeps the order of stores and loads (x86).

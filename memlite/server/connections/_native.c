@@ -1,4 +1,4 @@
-/* What arrives at a connection whose input a runner carries out: the twin of `Connection.data_received`, which says more.
+/* What arrives at a connection whose input a runner carries out: the counterpart of `Connection.data_received`, which says more.
 
 A `Receiver` takes the place of that method in a class. Bound to a connection it gives the input to the runner, and the
 reply to the transport; what the runner leaves, and all input while there is none, it gives to the methods in Python.
@@ -13,7 +13,7 @@ It keeps nothing: what state a connection is in, the connection knows. */
 #include "../../core/sending.h"
 #include "../../core/slots.h"
 
-#define VERSION 2  /* of the interface: what was compiled for another is not used */
+#define VERSION 3  /* of the interface: what was compiled for another is not used */
 
 enum { MOST_TRANSPORTS = 4, UNKNOWN = -2, NONE = -1 };
 
@@ -193,7 +193,7 @@ static int Receiver_init(Receiver *r, PyObject *args, PyObject *kwargs) {
     r->serving = Py_NewRef(serving);
     r->yielded = Py_NewRef(yielded);
     struct { Field *field; PyObject *type; const char *name; } fields[] = {
-        {&r->run, type, "_run"}, {&r->out, type, "out"}, {&r->clock, type, "_clock"}, {&r->second, clock, "second"},
+        {&r->run, type, "_run_commands"}, {&r->out, type, "out"}, {&r->clock, type, "_clock"}, {&r->second, clock, "second"},
         {&r->last_command, type, "last_command"}, {&r->transport, type, "_transport"}, {&r->state, type, "_state"},
         {&r->counters, type, "_counters"}, {&r->services, type, "_services"}, {&r->pending_input, type, "_pending_input"},
         {&r->begin, type, "_begin"}, {&r->held, type, "_held"}, {&r->all_held, intake, "held"}, {&r->unsent, type, "_unsent"},

@@ -109,10 +109,33 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_begin", "_can_serve", "_clock", "_counters", "_eof", "_fast_limit", "_held",
-        "_instrumentation", "_pending_input", "_ready_limit", "_run", "_services", "_state",
-        "_stream", "_table", "_transport", "_unsent", "_used", "_waits", "authenticated",
-        "close_reason", "dialect", "executor", "last_command", "out", "parser", "writable",
+        "_begin",
+        "_can_serve",
+        "_clock",
+        "_counters",
+        "_eof",
+        "_fast_limit",
+        "_held",
+        "_immediate_limit",
+        "_instrumentation",
+        "_pending_input",
+        "_run_commands",
+        "_services",
+        "_state",
+        "_stream",
+        "_table",
+        "_transport",
+        "_unsent",
+        "_used",
+        "_waits",
+        "authenticated",
+        "close_reason",
+        "dialect",
+        "executor",
+        "last_command",
+        "out",
+        "parser",
+        "writable",
     )  # fmt: skip
 
     _can_serve: Callable[[Item], bool]
@@ -135,7 +158,7 @@ class Connection(asyncio.Protocol):
         self.out: list[Part] = []
         self._state = _SERVING
         self.writable = True
-        self._run: Run | None = None  # `Runner.text` or `binary`, while it may be used
+        self._run_commands: Run | None = None  # `Runner.text` or `binary`, while it may be used
         self._pending_input = b""  # arrived while the connection could not be served
         self._begin = 0  # of that, has been carried out by the runner
         self._held = 0  # bytes of input not yet carried out, as counted by `Intake`
@@ -292,7 +315,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Serve the input, or keep it if earlier input is still waiting."""
-        run = self._run
+        run = self._run_commands
         if run is not None:
             if self._state is not _SERVING:  # it has yielded: see turns.h
                 self._counters.bytes_read += len(data)
@@ -310,7 +333,7 @@ class Connection(asyncio.Protocol):
         size = len(data)
         counters.bytes_read += size
         # The fast path, for by far the most frequent request, at a third of the parser's cost: the
-        # table finds items by the whole request line. This is `MemoryEngine.hit` inlined, because a
+        # table finds items by the whole request line. This is `MemoryEngine.try_get` inlined, as a
         # call costs a tenth of the total. For the same reason the lookup is bound to a local first.
         if size <= self._fast_limit:
             lookup = self._table.get_by_line
@@ -330,14 +353,16 @@ class Connection(asyncio.Protocol):
                     self.last_command = self._clock.second
                     self._transport.write(reply)
                     return
-            elif size <= self._ready_limit and data[0] == _G and self._send_ready_reply(data):
+            elif (
+                size <= self._immediate_limit and data[0] == _G and self._send_immediate_reply(data)
+            ):
                 return
         elif (
-            size <= self._ready_limit
+            size <= self._immediate_limit
             and data[0] == _G
             and data.find(b"\n") == size - 1  # not several of them
             and data[:4] == b"get "
-            and self._send_ready_reply(data)
+            and self._send_immediate_reply(data)
         ):
             return
         if self._state is not _SERVING:
@@ -358,7 +383,7 @@ class Connection(asyncio.Protocol):
         if not whole:
             return False
         self._enter_fast_path()
-        if self._run is not None:
+        if self._run_commands is not None:
             self._counters.bytes_read -= len(whole)  # which are counted once more
         self._go_on(whole, 0)
         return True
@@ -422,7 +447,7 @@ class Connection(asyncio.Protocol):
     def _go_on(self, data: bytes, begin: int) -> None:
         """Have the runner carry out more of `data`, or the parser if it must not any more."""
         self._enter_fast_path()
-        run = self._run
+        run = self._run_commands
         if run is None:
             self._serve(data[begin:])
             return
@@ -434,13 +459,13 @@ class Connection(asyncio.Protocol):
         if reply:
             self._transport.write(reply)
 
-    def _send_ready_reply(self, data: bytes) -> bool:
+    def _send_immediate_reply(self, data: bytes) -> bool:
         """Answer a read without the parser, if the reply is ready and the read is not sampled."""
         counters = self._counters
         left = counters.until_slow_sample - 1
         if not left:
             return False
-        reply = self.executor.ready_reply(data)
+        reply = self.executor.immediate_reply(data)
         if reply is None:
             return False
         counters.until_slow_sample = left
@@ -566,7 +591,9 @@ class Connection(asyncio.Protocol):
             self._leave_fast_path()
             if self._state is _SERVING:
                 self._services.large_values.receive(self, self._transport)
-        elif self._fast_limit == self._ready_limit:  # both are _DISABLED: the fast path is closed
+        elif (
+            self._fast_limit == self._immediate_limit
+        ):  # both are _DISABLED: the fast path is closed
             self._enter_fast_path()
         if waits and self.executor.full:  # a new executor if the protocol was just negotiated
             self._move(Event.FULL)
@@ -593,8 +620,8 @@ class Connection(asyncio.Protocol):
         self._leave_fast_path()
 
     def _leave_fast_path(self) -> None:
-        self._fast_limit = self._ready_limit = _DISABLED
-        self._run = None
+        self._fast_limit = self._immediate_limit = _DISABLED
+        self._run_commands = None
 
     def _enter_fast_path(self) -> None:
         """Enable the fast path unless earlier input is waiting or reads are being observed."""
@@ -608,7 +635,7 @@ class Connection(asyncio.Protocol):
         if services.runner is not None and not self._instrumentation.active:
             if isinstance(self.parser, Negotiator):
                 return  # until the protocol is known
-            self._run = run_of(services.runs, self.dialect)
+            self._run_commands = run_of(services.runs, self.dialect)
         if self.dialect.fast:
             shared = services.shared_parser
             if shared is not None and isinstance(self.parser, TextParser):
@@ -617,7 +644,7 @@ class Connection(asyncio.Protocol):
                 self._fast_limit = MAX_GET_LENGTH
             # A get of several keys may be a slow command, which the slow log shows.
             if self._waits or not self._instrumentation.active:
-                self._ready_limit = services.execution.longest_ready
+                self._immediate_limit = services.execution.longest_immediate
 
     def _flush(self) -> None:
         """Write the replies, in batches while the peer reads; the rest waits in `_unsent`."""
@@ -664,7 +691,7 @@ class Connection(asyncio.Protocol):
         if self._waits:
             self.executor.peer_has_read()
             if self.executor.full:
-                return  # `settle` continues
+                return  # `replies_ready` continues
         self._move(Event.RESUMED)
         data, self._pending_input = self._pending_input, b""
         begin, self._begin = self._begin, 0
@@ -684,7 +711,7 @@ class Connection(asyncio.Protocol):
         elif not self.executor.pending:
             self._transport.close()
 
-    def settle(self) -> None:
+    def replies_ready(self) -> None:
         """Send replies that have become ready, and continue if there is room again."""
         if self._transport.is_closing():
             return

@@ -55,7 +55,7 @@ class SharedConnection(PassedConnection):
 
     def data_received(self, data: bytes) -> None:
         """Serve the input; see `Connection.data_received`, of which this is the fast path."""
-        if self._run is not None:  # without the receiver in C
+        if self._run_commands is not None:  # without the receiver in C
             super().data_received(data)
             return
         counters = self._counters
@@ -75,7 +75,7 @@ class SharedConnection(PassedConnection):
                 self.last_command = self._clock.second
                 self._transport.write(reply)
                 return
-            if data[0] == _G and self._send_ready_reply(data):
+            if data[0] == _G and self._send_immediate_reply(data):
                 return
         if self._state is State.SERVING:
             self._serve(data)

@@ -1,4 +1,4 @@
-/* What is left once a connection has used its share of commands: the twin of `Connection._keep_for_next_turn` and, in the
+/* What is left once a connection has used its share of commands: the counterpart of `Connection._keep_for_next_turn` and, in the
 next turn, of `_continue`, for the usual case: the peer reads its replies, and nothing else waits to be sent. All others
 are left to these. The connection keeps its runner meanwhile; only its state says that input has to wait.
 

@@ -448,7 +448,7 @@ class _Request:
         """Always 0: datagrams are sent at once."""
         return 0
 
-    def settle(self) -> None:
+    def replies_ready(self) -> None:
         """Send the reply that had to wait for the backend."""
         if self._waiting and not self.executor.pending:
             self._waiting = False
@@ -486,9 +486,9 @@ class _UdpHandler:
         self._waits = waits
         self._may_administer = may_administer
 
-    def hit(self, line: bytes) -> bool:
+    def try_get(self, line: bytes) -> bool:
         """Pass the call on; see `Handler`."""
-        return self._handler.hit(line)
+        return self._handler.try_get(line)
 
     def set(self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool) -> None:
         """Pass the call on."""

@@ -1,8 +1,8 @@
-/* Runs of commands in their usual form, carried out on a table in memory: the twin of the short commands in
+/* Runs of commands in their usual form, carried out on a table in memory: the counterpart of the short commands in
 Python (short_commands.py, short_binary_commands.py, engine/plain.py), which say more about each of them.
 
 A `Runner` takes what a client has sent and carries out one command after the other. What it does to an
-item, to the table and to what is counted is what its twin does, and it does nothing before it is certain
+item, to the table and to what is counted is what its counterpart does, and it does nothing before it is certain
 that it can do all of a command. Whatever is not plain goes to the short commands in Python, one command at a
 time; what these do not take either ends the run, and the parser goes on there. The tests compare both.
 
@@ -59,7 +59,7 @@ or with RECORDS in records/. Each of those files uses what is included before it
 #include "commands/text.h"
 #include "commands/binary.h"
 
-/* Takes over the replies of the twin, in order. What is large is not copied. */
+/* Takes over the replies of the counterpart, in order. What is large is not copied. */
 static int take_replies(Runner *r) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(r->replies); i++) {
         PyObject *part = PyList_GET_ITEM(r->replies, i);
@@ -71,9 +71,9 @@ static int take_replies(Runner *r) {
     return PyList_SetSlice(r->replies, 0, PY_SSIZE_T_MAX, NULL) ? ERROR : DONE;
 }
 
-/* Has the twin carry out the command at r->position; STOP if it does not either. */
-static int ask(Runner *r, PyObject *twin, PyObject *data, Py_ssize_t *next) {
-    PyObject *position = settle(r) < 0 ? NULL : PyObject_CallFunction(twin, "On", data, r->position);
+/* Has the counterpart carry out the command at r->position; STOP if it does not either. */
+static int ask(Runner *r, PyObject *counterpart, PyObject *data, Py_ssize_t *next) {
+    PyObject *position = settle(r) < 0 ? NULL : PyObject_CallFunction(counterpart, "On", data, r->position);
     if (!position) return ERROR;
     *next = PyLong_AsSsize_t(position);
     Py_DECREF(position);
@@ -125,7 +125,7 @@ static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int bin
         } else if (done == DONE) done = text_command(r, start + r->position, end, &after);
         Py_ssize_t next = after - start;
         if (done == STOP) r->reply_size = before;
-        if (done == STOP) done = ask(r, binary ? r->binary_twin : r->text_twin, data, &next);
+        if (done == STOP) done = ask(r, binary ? r->binary_fallback : r->text_fallback, data, &next);
         if (done != DONE) break;
         r->position = next;
         r->served++;
@@ -150,7 +150,7 @@ static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int bin
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     if (settle(r) < 0 || add_counts(r) < 0) Py_CLEAR(reply);
-    /* What a twin that failed has answered must not go to the next client. */
+    /* What a counterpart that failed has answered must not go to the next client. */
     if (PyList_GET_SIZE(r->replies) && PyList_SetSlice(r->replies, 0, PY_SSIZE_T_MAX, NULL)) Py_CLEAR(reply);
     if (type) PyErr_Restore(type, value, trace);
     r->out = NULL;

@@ -29,7 +29,7 @@ class CommandObserver(Protocol):
 class ObservableExecutor(Protocol):
     """Carries out commands, and tells of each."""
 
-    def hit(self, line: bytes) -> bool: ...  # noqa: D102 - see `Handler`
+    def try_get(self, line: bytes) -> bool: ...  # noqa: D102 - see `Handler`
 
     def execute_observed(
         self, command: Command, arguments: Arguments, observer: CommandObserver
@@ -40,7 +40,7 @@ class ObservableExecutor(Protocol):
 class Executor(Protocol):
     """Carries out a connection's commands; extends `memlite.protocol.Handler`.
 
-    A `CommandSet` answers at once, a `PipelinedExecutor` later, in order; the one of
+    A `CommandSet` answers at once, a `StoreExecutor` later, in order; the one of
     `memlite.proxy` forwards commands to other servers.
 
     Attributes:
@@ -61,7 +61,7 @@ class Executor(Protocol):
     @property
     def had_to_wait(self) -> bool: ...  # noqa: D102
 
-    def hit(self, line: bytes) -> bool: ...  # noqa: D102 - these six: see `Handler`
+    def try_get(self, line: bytes) -> bool: ...  # noqa: D102 - these six: see `Handler`
     def set(  # noqa: D102
         self, key: bytes, flags: int, exptime: int, value: bytes, noreply: bool
     ) -> None: ...
@@ -77,7 +77,7 @@ class Executor(Protocol):
     ) -> None:
         """Carry out a command like `execute`, and notify `observer`."""
 
-    def ready_reply(self, line: bytes) -> Part | None:
+    def immediate_reply(self, line: bytes) -> Part | None:
         r"""Answer ``get <key>*\r\n`` without the parser, if that is possible.
 
         Args:
@@ -142,11 +142,11 @@ class CommandSet:
         """Return the reply to a command that could not be carried out."""
         return replies.error_line(error)
 
-    def hit(self, line: bytes) -> bool:
+    def try_get(self, line: bytes) -> bool:
         """Return False: there is no fast path; see `memlite.protocol.Handler`."""
         return False
 
-    def ready_reply(self, line: bytes) -> Part | None:
+    def immediate_reply(self, line: bytes) -> Part | None:
         """Return None: connections look in the table themselves."""
         return None
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from memlite.engine.store import StoreEngine  # not needed by in-memory servers
     from memlite.server.admin.admin import Admin
 
-__all__ = ["Execution", "FastGets", "ImmediateExecution", "PipelinedExecution"]
+__all__ = ["Execution", "FastGets", "ImmediateExecution", "StoreExecution"]
 
 
 class FastGets(NamedTuple):
@@ -38,14 +38,15 @@ class Execution(Protocol):
 
     Attributes:
         fast_gets: for the fast path of connections; None if they must use the executor.
-        longest_ready: bytes of the longest get to ask `Executor.ready_reply` for; 0 for none.
+        longest_immediate: bytes of the longest get to ask `Executor.immediate_reply` for; 0 for
+            none.
         waits: whether commands may be answered later.
     """
 
     @property
     def fast_gets(self) -> FastGets | None: ...  # noqa: D102 - see the class
     @property
-    def longest_ready(self) -> int: ...  # noqa: D102
+    def longest_immediate(self) -> int: ...  # noqa: D102
     @property
     def waits(self) -> bool: ...  # noqa: D102
 
@@ -72,7 +73,7 @@ class ExecutingClient(Client, Protocol):
     @property
     def unread(self) -> int: ...
 
-    def settle(self) -> None:
+    def replies_ready(self) -> None:
         """Send the replies in `out`."""
 
 
@@ -85,7 +86,7 @@ class ImmediateExecution:
         admin: returns the object that carries out administrative commands.
     """
 
-    longest_ready = 8 * 1024  # of several keys; for one, connections use `fast_gets`
+    longest_immediate = 8 * 1024  # of several keys; for one, connections use `fast_gets`
     waits = False
 
     def __init__(
@@ -101,7 +102,7 @@ class ImmediateExecution:
         return commands
 
 
-class PipelinedExecution:
+class StoreExecution:
     """Execution on a store that must be awaited.
 
     Args:
@@ -112,7 +113,7 @@ class PipelinedExecution:
     """
 
     fast_gets = None
-    longest_ready = MAX_GET_LENGTH
+    longest_immediate = MAX_GET_LENGTH
     waits = True
 
     def __init__(
@@ -128,10 +129,8 @@ class PipelinedExecution:
         self._instrumentation = instrumentation
 
     def executor(self, dialect: Dialect, client: ExecutingClient, out: list[Part]) -> Executor:
-        """Return a `PipelinedExecutor` around a protocol's command set; see `Execution`."""
-        from memlite.server.execution.pipelined import PipelinedExecutor
+        """Return a `StoreExecutor` around a protocol's command set; see `Execution`."""
+        from memlite.server.execution.pipelined import StoreExecutor
 
         commands = dialect.commands(self._engine, self._admin, client, [])
-        return PipelinedExecutor(
-            self._engine, commands, client, self._scheduler, self._instrumentation
-        )
+        return StoreExecutor(self._engine, commands, client, self._scheduler, self._instrumentation)

@@ -239,12 +239,12 @@ class _ObservedExecutor:
         observation = _Observation(command, arguments, self._number, self._recorders, self._traces)
         self._executor.execute_observed(command, arguments, observation)
 
-    def hit(self, line: bytes) -> bool:
+    def try_get(self, line: bytes) -> bool:
         """Answer a get of one key if its reply is ready; return False while tracing, to log it."""
         if self._traces or line.count(b" ") != 1:
             return False
         started = perf_counter_ns()
-        if not self._executor.hit(line):
+        if not self._executor.try_get(line):
             return False
         elapsed = perf_counter_ns() - started
         for recorder in self._recorders:

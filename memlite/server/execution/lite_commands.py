@@ -15,7 +15,7 @@ class LiteCommands(TextCommands):
     shortcuts = NO_SHORTCUTS
     shows_stored_replies = False
 
-    def hit(self, line: bytes) -> bool:
+    def try_get(self, line: bytes) -> bool:
         """Return False: the engine's stored replies are in memcached's format."""
         return False
 

@@ -22,7 +22,7 @@ from memlite.server.execution.instrumentation import Instrumentation
 from memlite.server.execution.reply_room import Place, ReplyRoom
 from memlite.server.scheduler import Scheduler
 
-__all__ = ["PipelinedExecutor", "ReplySink"]
+__all__ = ["ReplySink", "StoreExecutor"]
 
 _log = logging.getLogger("memlite")
 
@@ -46,7 +46,7 @@ class ReplySink(Protocol):
         number: the socket's file descriptor, for the log.
         out: receives the replies, in order.
         unread: bytes of replies that the peer has yet to read; 0 while more are taken at once. The
-            sink calls `PipelinedExecutor.peer_has_read` after it has become 0.
+            sink calls `StoreExecutor.peer_has_read` after it has become 0.
     """
 
     out: list[Part]
@@ -57,7 +57,7 @@ class ReplySink(Protocol):
     @property
     def number(self) -> int: ...  # noqa: D102 - see the class
 
-    def settle(self) -> None:
+    def replies_ready(self) -> None:
         """Send the replies in `out`."""
 
 
@@ -119,7 +119,7 @@ class _Read(_Request):
 
     __slots__ = ("executor", "key")
 
-    executor: "PipelinedExecutor"
+    executor: "StoreExecutor"
     key: bytes
 
     def found(self, record: Record | None) -> None:
@@ -131,7 +131,7 @@ class _Read(_Request):
         self.executor.go_on(self, rest)
 
 
-class PipelinedExecutor:
+class StoreExecutor:
     """Carries out one connection's commands on a store, and sends replies in order of arrival.
 
     Commands on different keys run concurrently, commands on the same key one after the other.
@@ -206,13 +206,13 @@ class PipelinedExecutor:
 
     # Called by parsers
 
-    def ready_reply(self, line: bytes) -> bytes | None:
+    def immediate_reply(self, line: bytes) -> bytes | None:
         r"""Answer ``get <key>\r\n`` if no other command is in progress; see `Executor`."""
         if self._queue:
             return None
         if self._engine.peeks:
             try:
-                return self._engine.hit(line)
+                return self._engine.try_get(line)
             except Exception:  # noqa: BLE001 - get will hit the error again and report it
                 return None
         key = line[4:-2]
@@ -221,11 +221,11 @@ class PipelinedExecutor:
         self._read(key)
         return b""
 
-    def hit(self, line: bytes) -> bool:
+    def try_get(self, line: bytes) -> bool:
         """Answer ``get <key>`` if its reply is ready."""
         if len(line) > MAX_GET_LENGTH or not self._engine.peeks:
             return False
-        reply = self.ready_reply(line)
+        reply = self.immediate_reply(line)
         if reply is None:
             return False
         self._out.append(reply)
@@ -588,7 +588,7 @@ class PipelinedExecutor:
                 if request.observer is not None:
                     request.observer.replied(request.replies)
         if sink is not None:
-            sink.settle()
+            sink.replies_ready()
         if self._room.short:
             self.peer_has_read()  # or replies before those that wait are gone
 
@@ -597,5 +597,5 @@ def _size(reply: _Reply) -> int:
     return sum(map(len, reply[0]))
 
 
-_SHORTCUTS: Final[Shortcuts] = {b"get": PipelinedExecutor.short_get}
+_SHORTCUTS: Final[Shortcuts] = {b"get": StoreExecutor.short_get}
 """For a backend that has to be asked for everything: its gets are not parsed further."""

@@ -20,14 +20,14 @@ from memlite.server.execution.text_commands import TextCommands
 __all__ = [
     "NATIVE",
     "VERSION",
-    "BinaryTwin",
+    "BinaryFallback",
     "Run",
     "Runner",
     "Runs",
     "make_runner",
     "run_of",
     "runs_of",
-    "text_twin",
+    "text_fallback",
 ]
 
 Run: TypeAlias = Callable[..., bytes | None]
@@ -103,8 +103,8 @@ def make_runner(engine: MemoryEngine, commands_per_read: int) -> Runner | None:
         ItemTable,
         S3Fifo,
         shared,
-        text_twin(text),
-        BinaryTwin(engine, replies),
+        text_fallback(text),
+        BinaryFallback(engine, replies),
         replies,
         commands_per_read,
         EvictionCounts,
@@ -113,7 +113,7 @@ def make_runner(engine: MemoryEngine, commands_per_read: int) -> Runner | None:
     return runner
 
 
-def text_twin(text: TextCommands) -> Callable[[bytes, int], int]:
+def text_fallback(text: TextCommands) -> Callable[[bytes, int], int]:
     """Return what carries out the text command at a position, if there is a shortcut for it.
 
     It returns where the next one is, or 0 if nothing was done.
@@ -124,7 +124,7 @@ def text_twin(text: TextCommands) -> Callable[[bytes, int], int]:
         if newline <= position or data[newline - 1] != _CR:
             return 0
         gets = data[position] == _G and data[position + 1] == _E
-        if gets and text.hit(data[position : newline + 1]):
+        if gets and text.try_get(data[position : newline + 1]):
             return newline + 1
         words = data[position : newline - 1].split(b" ", 2)
         shortcut = SHORTCUTS.get(words[0])
@@ -133,7 +133,7 @@ def text_twin(text: TextCommands) -> Callable[[bytes, int], int]:
     return carry_out
 
 
-class BinaryTwin:
+class BinaryFallback:
     """Carries out a packet that has arrived as a whole; what that needs is imported then.
 
     Args:
@@ -149,9 +149,9 @@ class BinaryTwin:
     def __call__(self, data: bytes, position: int) -> int:
         """Carry out the packet at `position`; return where the next one is, or 0."""
         if self._carry_out is None:
-            from memlite.server.execution.packet_twin import packet_twin
+            from memlite.server.execution.packet_fallback import packet_fallback
 
-            self._carry_out = packet_twin(self._engine, self._replies)
+            self._carry_out = packet_fallback(self._engine, self._replies)
         return self._carry_out(data, position)
 
 

@@ -42,10 +42,10 @@ class SharedTextCommands(TextCommands):
         self._find = engine.find_reply
         self._used = engine.usage.fast_read
 
-    def hit(self, line: bytes) -> bool:
-        """``get <key>*``, in the usual form; see `TextCommands.hit`."""
+    def try_get(self, line: bytes) -> bool:
+        """``get <key>*``, in the usual form; see `TextCommands.try_get`."""
         if not self._used[0]:  # while commands are observed
-            return super().hit(line)
+            return super().try_get(line)
         reply = self._find(line)
         if reply is None:
             reply = self._engine.miss(line)

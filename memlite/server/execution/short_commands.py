@@ -62,7 +62,7 @@ class ShortCommands(MetaCommands):
         r"""``get <key>*\r\n``, several of them; see `SEVERAL_GETS`."""
         served = self._engine.serve_lines(lines, self.out)
         for line in lines[served:]:
-            if line[0] != _G or line[1:2] != b"e" or not self.hit(line):
+            if line[0] != _G or line[1:2] != b"e" or not self.try_get(line):
                 break
             served += 1
         return served

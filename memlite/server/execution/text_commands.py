@@ -60,9 +60,9 @@ class TextCommands(ShortCommands):
 
     # Reading
 
-    def hit(self, line: bytes) -> bool:
+    def try_get(self, line: bytes) -> bool:
         """``get <key>*``, in the usual form."""
-        # `MemoryEngine.hit` inlined, as in `Connection.data_received`.
+        # `MemoryEngine.try_get` inlined, as in `Connection.data_received`.
         engine = self._engine
         find = engine.items.get_by_line
         item = find(line) if len(line) <= MAX_GET_LENGTH else None
@@ -98,7 +98,7 @@ class TextCommands(ShortCommands):
             return False
         return self._engine.collect_lines(lines, self.out)
 
-    def ready_reply(self, line: bytes) -> Part | None:
+    def immediate_reply(self, line: bytes) -> Part | None:
         """``get <key>*``: of one key if it is a miss, connections look for hits themselves."""
         reply = self._engine.miss(line)
         if reply is not None:

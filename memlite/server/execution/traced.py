@@ -43,7 +43,7 @@ class TracedExecution:
         self._tracer = tracer
         self._named_text = TEXT._replace(commands=partial(NamedTextCommands, tracer))
         self.fast_gets = execution.fast_gets
-        self.longest_ready = execution.longest_ready
+        self.longest_immediate = execution.longest_immediate
         self.waits = execution.waits
 
     def executor(self, dialect: Dialect, client: ExecutingClient, out: list[Part]) -> Executor:
@@ -104,7 +104,7 @@ class _Untraced:
 
     def __init__(self, commands: NamedTextCommands) -> None:
         self._commands = commands
-        self.hit = commands.hit
+        self.try_get = commands.try_get
 
     def execute_observed(
         self, command: Command, arguments: Arguments, observer: CommandObserver
@@ -130,13 +130,13 @@ class NamedExecutor:
         self.inner = inner
         self._execute = inner.execute
         self._traced = TracedExecutor(tracer, inner, all_commands=False, measured=False)
-        self.hit = inner.hit
+        self.try_get = inner.try_get
         self.set = inner.set
         self.set_framed = inner.set_framed
         self.reject = inner.reject
         self.quit = inner.quit
         self.execute_observed = self._traced.execute_observed
-        self.ready_reply = inner.ready_reply
+        self.immediate_reply = inner.immediate_reply
         self.detach = inner.detach
         self.peer_has_read = inner.peer_has_read
 
@@ -196,12 +196,12 @@ class TracedExecutor:
         self._executor = executor
         self._all = all_commands
 
-    def hit(self, line: bytes) -> bool:
+    def try_get(self, line: bytes) -> bool:
         """Answer a get if its reply is ready."""
         if not self._all:
-            return self._executor.hit(line)
+            return self._executor.try_get(line)
         request = self._tracer.begin("get", changes=False, measured="get")
-        if not self._executor.hit(line):
+        if not self._executor.try_get(line):
             self._tracer.forget(request)
             return False
         request.ready()

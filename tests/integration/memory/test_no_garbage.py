@@ -27,7 +27,7 @@ from tests.support.servers import RunningServer, Wire, running
 CLIENTS = 5
 CONNECTIONS = (
     "memlite.server.connections.connection.Connection",
-    "memlite.server.execution.pipelined.PipelinedExecutor",
+    "memlite.server.execution.pipelined.StoreExecutor",
     "memlite.server.connections.tls_transport.TlsTransport",
 )
 # asyncio's transport refers to itself through a method that it stores; uvloop's does not.

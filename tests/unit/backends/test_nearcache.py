@@ -257,9 +257,9 @@ async def test_a_delayed_flush_takes_what_is_fetched_meanwhile(slow, near):
 async def test_an_item_expires_although_its_copy_would_not(slow, near):
     engine = StoreEngine(near, slow.clock, Counters())
     await near.put(Record(b"key", b"1", 0, START + 5))
-    assert engine.hit(b"get key\r\n") is not None
+    assert engine.try_get(b"get key\r\n") is not None
     slow.seconds = 5
-    assert engine.hit(b"get key\r\n") is None
+    assert engine.try_get(b"get key\r\n") is None
     replies = []
     attempt = engine.attempt(Access.CACHED, [b"key"], lambda: engine.collect([b"key"], replies))
     assert attempt is not None

@@ -25,7 +25,7 @@ def full():
     [
         (lambda engine: None, b"a"),
         (lambda engine: engine.fetch(b"a"), b"b"),
-        (lambda engine: engine.hit(b"get a\r\n"), b"b"),
+        (lambda engine: engine.try_get(b"get a\r\n"), b"b"),
         (lambda engine: engine.collect([b"a"], []), b"b"),
         (lambda engine: engine.fetch_and_touch(b"a", 0), b"b"),
         (lambda engine: engine.touch(b"a", 0), b"b"),

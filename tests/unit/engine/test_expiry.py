@@ -143,7 +143,7 @@ def test_delayed_flush(one):
 @pytest.mark.parametrize(
     "command",
     [
-        lambda one: one.engine.hit(b"get a\r\n"),
+        lambda one: one.engine.try_get(b"get a\r\n"),
         lambda one: one.engine.fetch(b"a"),
         lambda one: one.engine.collect([b"a", b"b"], []),
         lambda one: one.engine.delete(b"a") or None,
@@ -155,12 +155,12 @@ def test_a_command_at_the_time_of_a_delayed_flush_finds_nothing(one, command):
     one.set(b"a")
     one.engine.flush_all(2)
     one.monotonic += 1.999
-    assert one.engine.hit(b"get a\r\n")
+    assert one.engine.try_get(b"get a\r\n")
     one.monotonic += 0.0011  # without a tick
     assert command(one) is None
     assert one.engine.flush_pending == 0
     one.set(b"a")
-    assert one.engine.hit(b"get a\r\n")
+    assert one.engine.try_get(b"get a\r\n")
 
 
 def test_a_set_at_the_time_of_a_delayed_flush_is_not_flushed(one):

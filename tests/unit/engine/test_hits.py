@@ -22,7 +22,7 @@ def state(one):
 
 def test_hit(one):
     one.set(b"a", b"1", flags=5)
-    assert one.engine.hit(b"get a\r\n") == b"VALUE a 5 1\r\n1\r\nEND\r\n"
+    assert one.engine.try_get(b"get a\r\n") == b"VALUE a 5 1\r\n1\r\nEND\r\n"
     assert one.engine.peek(b"a").fetched
     assert one.counted("get_hits", "get_misses") == (1, 0)
 
@@ -30,7 +30,7 @@ def test_hit(one):
 def test_hit_copies_no_value(one):
     for size in (0, 1024, 500_000):
         one.set(b"a", b"x" * size)
-        reply = one.engine.hit(b"get a\r\n")
+        reply = one.engine.try_get(b"get a\r\n")
         assert reply == b"VALUE a 0 %d\r\n%b\r\nEND\r\n" % (size, b"x" * size)
         assert reply is one.engine.peek(b"a").wire
 
@@ -50,14 +50,14 @@ def test_hit_does_nothing_where_it_returns_none(one, line):
     one.set(b"expired", exptime=10)
     one.wait(10)
     before = state(one)
-    assert one.engine.hit(line) is None
+    assert one.engine.try_get(line) is None
     assert state(one) == before
 
 
 def test_hit_leaves_gets_to_count_to_prefixes(one):
     one.set(b"user:1")
     one.engine.observe(PrefixStats(), None)
-    assert one.engine.hit(b"get user:1\r\n") is None
+    assert one.engine.try_get(b"get user:1\r\n") is None
     assert one.engine.prefixes.dump() == b"END\r\n"
     assert one.counters.get_hits == 0
     out = []
@@ -66,7 +66,7 @@ def test_hit_leaves_gets_to_count_to_prefixes(one):
     assert one.engine.prefixes.dump() == b"PREFIX user get 2 hit 1 set 0 del 0\r\nEND\r\n"
     assert one.counted("get_hits", "get_misses") == (1, 1)
     one.engine.observe(None, None)
-    assert one.engine.hit(b"get user:1\r\n") == b"VALUE user:1 0 5\r\nvalue\r\nEND\r\n"
+    assert one.engine.try_get(b"get user:1\r\n") == b"VALUE user:1 0 5\r\nvalue\r\nEND\r\n"
 
 
 @pytest.mark.parametrize("exptime", [1, 10, 30 * DAY, int(START) + 5])
@@ -76,10 +76,10 @@ def test_hit_and_collect_end_when_the_item_expires(one, exptime):
     one.wait(lives - 0.01)
     out = []
     one.engine.collect([b"a"], out)
-    assert one.engine.hit(b"get a\r\n") == b"".join(out) + b"END\r\n"
+    assert one.engine.try_get(b"get a\r\n") == b"".join(out) + b"END\r\n"
     out.clear()
     one.wait(0.02)
-    assert one.engine.hit(b"get a\r\n") is None
+    assert one.engine.try_get(b"get a\r\n") is None
     one.engine.collect([b"a"], out)
     assert out == []
     assert one.counted("get_hits", "get_misses", "get_expired", "expired_unfetched") == (2, 1, 1, 0)
@@ -135,7 +135,7 @@ def test_hit_and_collect_agree_with_fetch(stored, asked, wait, prefixes):
     assert b"".join(out) == b"".join(filter(None, wires))
     for key, item, wire in zip(asked, found, wires, strict=True):
         before = state(hitting)
-        reply = hitting.engine.hit(line_of(key))
+        reply = hitting.engine.try_get(line_of(key))
         if item is None or prefixes:
             assert reply is None
             assert state(hitting) == before

@@ -41,7 +41,7 @@ def lines(engine: SharedEngine, keys: list[bytes]) -> list[Part]:
 
 def get(engine: SharedEngine, key: bytes) -> object:
     line = b"get %b\r\n" % key
-    return engine.hit(line) or engine.miss(line) or lines(engine, [key])
+    return engine.try_get(line) or engine.miss(line) or lines(engine, [key])
 
 
 def mg(engine: SharedEngine, key: bytes) -> object:
@@ -227,7 +227,7 @@ def test_gets_of_a_pipeline_are_answered_up_to_the_first_unusual_one(compiled: b
         served = engines[0].serve_lines(batch, out)
         expected: list[Part] = []
         for line in batch:
-            reply = engines[1].hit(line) or engines[1].miss(line)
+            reply = engines[1].try_get(line) or engines[1].miss(line)
             if reply is None:
                 break
             expected.append(reply)

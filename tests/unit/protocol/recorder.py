@@ -44,7 +44,7 @@ class Recorder:
             # Lists are copied, because the handler must not keep the parser's own.
             self.calls.append((command.name, *map(plain, arguments)))
 
-    def hit(self, line):
+    def try_get(self, line):
         return False  # so that every get is recorded in the same way
 
     def set(self, *arguments):

@@ -29,7 +29,7 @@ class Forwarder:
     def quit(self):
         """Do nothing: the binary parser also executes the command."""
 
-    def hit(self, line):
+    def try_get(self, line):
         return False
 
 

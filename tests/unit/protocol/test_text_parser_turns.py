@@ -22,11 +22,11 @@ def test_hit_is_called_first_for_any_line_that_may_be_a_get():
     peer = Peer()
     asked = []
 
-    def hit(line):
+    def try_get(line):
         asked.append(line)
         return line in (b"get a\r\n", b"get b\r\r\n")
 
-    peer.recorder.hit = hit
+    peer.recorder.try_get = try_get
     peer.send(
         b"get a\r\nget b\r\r\nget a\nget c\r\nget  a\r\nget a \r\nget a a\r\nget \r\n"
         b"get\r\ngets a\r\ngat 0 a\r\n get a\r\nGet a\r\n"
@@ -57,7 +57,7 @@ def test_hit_is_also_called_for_a_line_that_arrives_alone():
     """The connection has tried to look it up as a get of one key, but it may ask for several."""
     peer = Peer()
     asked = []
-    peer.recorder.hit = lambda line: asked.append(line) or line == b"get a b\r\n"
+    peer.recorder.try_get = lambda line: asked.append(line) or line == b"get a b\r\n"
     peer.send(b"get a b\r\n", b"get b", b"\r\n")
     assert asked == [b"get a b\r\n", b"get b\r\n"]
     assert peer.calls == [("get", [b"b"])]
@@ -66,7 +66,7 @@ def test_hit_is_also_called_for_a_line_that_arrives_alone():
 def test_hits_count_towards_the_commands_per_turn():
     parser, recorder = TextParser(replace(LIMITS, commands_per_read=3)), Recorder()
     hits = []
-    recorder.hit = lambda line: hits.append(line) or True
+    recorder.try_get = lambda line: hits.append(line) or True
     assert parser.receive(b"get a\r\n" * 4, recorder) is True
     assert len(hits) == 3
     assert parser.receive(b"", recorder) is False

@@ -27,10 +27,10 @@ class Client:
     def reply(self, reply: bytes) -> None:
         self.out.append(reply)
 
-    def settle(self) -> None:
+    def replies_ready(self) -> None:
         """As a connection."""
 
-    close = settle
+    close = replies_ready
 
 
 class Parts:

@@ -43,10 +43,10 @@ class Client:
     def reply(self, reply: bytes) -> None:
         self.replies.append(reply)
 
-    def settle(self) -> None:
+    def replies_ready(self) -> None:
         """As a connection."""
 
-    close = settle
+    close = replies_ready
 
 
 @pytest.fixture(autouse=True)

@@ -248,13 +248,13 @@ class Stub:
         self.executor.lone.write = self.out.append
         self._counters = self.executor.lone.counters = Counters()
         self._counters.until_slow_sample = 10
-        self._ready_limit = 0
+        self._immediate_limit = 0
         self._clock = Clock(lambda: 5.0, lambda: 1000.0)
         self.last_command = 0
         self.left: list[bytes] = []
         self.settled = self.unread = 0
 
-    def settle(self) -> None:
+    def replies_ready(self) -> None:
         self.settled += 1
 
     def count_unread(self) -> None:
@@ -343,9 +343,9 @@ async def test_what_is_left_to_python(client: Receiving, data: bytes) -> None:
 async def test_nothing_is_taken_while_something_else_is_to_be_done(client: Receiving) -> None:
     client._counters.until_slow_sample = 1
     client.data_received(b"get k\r\n")
-    client._counters.until_slow_sample, client._ready_limit = 10, -1
+    client._counters.until_slow_sample, client._immediate_limit = 10, -1
     client.data_received(b"get k\r\n")
-    client._ready_limit = 0
+    client._immediate_limit = 0
     client.executor.lone.write = None  # another has to write the reply
     client.data_received(b"delete k\r\n")
     client.executor.lone.write = client.out.append

@@ -142,7 +142,7 @@ class Client:
         self.got = b""
         self.counters = self._counters = counters
         self.unread = 0
-        self._ready_limit = 0
+        self._immediate_limit = 0
         self._clock = Clock(lambda: 5.0, lambda: 1000.0)
         self.last_command = 0
         self.alone = False  # others may be written together, or not
@@ -152,7 +152,7 @@ class Client:
 
     def data_received(self, data: bytes) -> None:
         left = self.counters.until_slow_sample - 1
-        if not left or self._ready_limit < 0:  # what the parser does is not shown here
+        if not left or self._immediate_limit < 0:  # what the parser does is not shown here
             self.counters.until_slow_sample = 20
             return
         taken = self.executor.take(data)
@@ -165,7 +165,7 @@ class Client:
                 Client.data_received(self, data[taken:])
 
     def fast(self, on: bool) -> None:
-        self._ready_limit = 0 if on else -1
+        self._immediate_limit = 0 if on else -1
         self.executor.lone.write = self.write if on else None
         self.executor.lone.counters = self.counters
 
@@ -181,13 +181,13 @@ class Client:
     def count_unread(self) -> None:
         self.unread += 1
 
-    def settle(self) -> None:
+    def replies_ready(self) -> None:
         data = b"".join(map(bytes, self.out))
         self.counters.bytes_written += len(data)
         self.got += data
         self.out.clear()
 
-    _flush = close = settle
+    _flush = close = replies_ready
 
 
 class ReceivingClient(Client):
@@ -251,7 +251,7 @@ def transcript(seed: int) -> str:
             client.alone = client.executor.lone.alone
             numbers = counters.bytes_read, counters.until_slow_sample, client.last_command
             seen.update(b"%d %d %d" % numbers)
-            client.settle()
+            client.replies_ready()
         elif step < 0.6:
             loop.turn()
         elif step < 0.9:

@@ -2,7 +2,7 @@
 
 enum { FREQUENCY = 3, FETCHED = 4, MAIN = 8, FULL = 16, MASK = 31, FRESH = FREQUENCY | MAIN };  /* item.py */
 /* What functions return, also those that check or look for something. ERROR: with one of Python. STOP: nothing was changed;
-the twin in Python has to carry out the command. DONE: go on. ABSENT: there is no item. */
+the counterpart in Python has to carry out the command. DONE: go on. ABSENT: there is no item. */
 enum { ERROR = -1, STOP, DONE, ABSENT };
 enum { LONGEST_KEY = 250, MOST_WORDS = 12, MOST_KEYS = 256, SAFE_DIGITS = 19, SMALL_OBJECT = 512 };
 /* Bytes of a plain item with its place in a queue, what a full one takes in addition, and a number. */
@@ -32,7 +32,7 @@ typedef struct { Word key; Py_hash_t hash; } Ahead;  /* the hash is that of the 
 enum { COUNTERS(INDEX) COUNTED };
 static const char *const COUNTER_NAMES[] = {COUNTERS(NAME)};
 
-/* GENERAL is added where the twin has no shortcut: items that have more than a value are stored anew, and what is
+/* GENERAL is added where the counterpart has no shortcut: items that have more than a value are stored anew, and what is
 found where items are shared counts as used. */
 enum Mode { SET, ADD, REPLACE, APPEND_TO, PREPEND_TO, CAS, GENERAL };
 enum { STORED = DONE, NOT_STORED = DONE + 10, EXISTS, NOT_FOUND };

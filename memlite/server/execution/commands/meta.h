@@ -12,7 +12,7 @@ static void echo(Runner *r, Word *flags, int count, Word key) {
 }
 
 /* Checks the flags: each once, those in `letters` alone, those in `valued` with something after them. Returns
-the set of the letters, as bits from '@' on; 0 for others, which the twin takes. */
+the set of the letters, as bits from '@' on; 0 for others, which the counterpart takes. */
 static u64 read_flags(Word *flags, int count, const char *letters, const char *valued) {
     u64 seen = 1;
     for (int i = 0; i < count; i++) {
@@ -140,7 +140,7 @@ static int meta_get(Runner *r, Word *words, int count) {
     return DONE;
 }
 
-/* The mode of an ms; -1 for one that the twin takes. With `compared`, it is that of a cas. */
+/* The mode of an ms; -1 for one that the counterpart takes. With `compared`, it is that of a cas. */
 static NOT_INLINE int mode_of(Word letter, int compared) {
     static const char letters[] = "SERAP";
     static const char modes[] = {SET, ADD, REPLACE, APPEND_TO, PREPEND_TO};
@@ -255,7 +255,7 @@ static NOT_INLINE int read_counting(Word *flags, int count, Counting *c) {
 
 static int meta_count(Runner *r, Word *words, int count) {
     Word key = words[1], *flags = words + 2;
-    /* Others are none for which the twin has a shortcut, and which note fewer uses where items are shared. */
+    /* Others are none for which the counterpart has a shortcut, and which note fewer uses where items are shared. */
     int usual = count == 2 || (count == 3 && IS(words[2], "v"));
     count -= 2;
     u64 seen = read_flags(flags, count, "vqkct", "ODMNJT"), number;

@@ -126,7 +126,7 @@ static NOT_INLINE int text_gats(Runner *r, int uniques, Word *words, int count, 
         APPEND(r, "END\r\n");
         return DONE;
     }
-    /* Another process was faster: the twin touches all of them once more, and counts that. */
+    /* Another process was faster: the counterpart touches all of them once more, and counts that. */
     r->count[N_cmd_touch] = all;
     r->count[N_touch_hits] = hits;
     r->count[N_touch_misses] = misses;

@@ -68,7 +68,7 @@ static int tell_of(Runner *r, PyObject *on_evict, const Gone *gone, Py_ssize_t c
     return done;
 }
 
-/* Counts what has been evicted. The twin takes items with an expiry, and all of them if somebody watches. */
+/* Counts what has been evicted. The counterpart takes items with an expiry, and all of them if somebody watches. */
 static int tell(Runner *r) {
     PyObject *on_evict = get(r->table, &r->on_evict), *observer = get(r->engine, &r->observer);
     PyObject *evictions = get(r->sizes, &r->evictions);

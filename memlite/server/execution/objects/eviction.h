@@ -1,4 +1,4 @@
-/* Eviction: the twin of `S3Fifo.evict`, and of what the table does around it. */
+/* Eviction: the counterpart of `S3Fifo.evict`, and of what the table does around it. */
 
 /* The bytes of an item, and its state; see `weigh`. */
 static int weigh(Runner *r, PyObject *line, PyObject *item, Py_ssize_t *size, long long *state) {

@@ -1,4 +1,4 @@
-/* The fingerprints of evicted lines: the twin of memory/eviction/ghost.py. */
+/* The fingerprints of evicted lines: the counterpart of memory/eviction/ghost.py. */
 
 /* The place of a line among the fingerprints of evicted ones; see `Ghost`. */
 typedef struct {

@@ -3,7 +3,7 @@
 #define MODULE "memlite.server.execution._native"
 
 static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"engine", "item", "full_item", "table", "policy", "shared", "text_twin", "binary_twin", "replies",
+    static char *names[] = {"engine", "item", "full_item", "table", "policy", "shared", "text_fallback", "binary_fallback", "replies",
                             "at_most", "counts", "epoch", NULL};
     PyObject *engine, *item, *full, *table_type, *policy_type, *shared, *text, *binary, *replies, *counts;
     if (r->engine) return PyErr_Format(PyExc_TypeError, "a runner is made once"), -1;
@@ -15,8 +15,8 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     r->shared = Py_NewRef(shared);
     r->item_type = Py_NewRef(item);
     r->full_type = Py_NewRef(full);
-    r->text_twin = Py_NewRef(text);
-    r->binary_twin = Py_NewRef(binary);
+    r->text_fallback = Py_NewRef(text);
+    r->binary_fallback = Py_NewRef(binary);
     r->replies = Py_NewRef(replies);
     r->engine = Py_NewRef(engine);
     PyObject *usage = r->usage = PyObject_GetAttrString(engine, "usage"), *policy = NULL, *queue = NULL, *ghost = NULL, *cas, *safe;
@@ -98,7 +98,7 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
 }
 
 #define REFERENCES(X) X(engine) X(table) X(counters) X(clock) X(usage) X(item_type) X(full_type) X(table_type) X(policy_type) X(shared) X(read) X(used) X(fast_read) \
-    X(fast_store) X(full_store) X(text_twin) X(binary_twin) X(replies) X(find) X(dicts) X(policy) X(line) X(whole) X(fresh[0]) X(fresh[1]) X(fresh[2]) \
+    X(fast_store) X(full_store) X(text_fallback) X(binary_fallback) X(replies) X(find) X(dicts) X(policy) X(line) X(whole) X(fresh[0]) X(fresh[1]) X(fresh[2]) \
     X(fresh[3]) X(zero) X(popleft) X(sizes) X(count_evictions) X(full_states) X(stale)
 #define FIELDS(r) &(r)->wire, &(r)->state, &(r)->expires, &(r)->extra, &(r)->until, &(r)->get_by_line, &(r)->flushed, \
     &(r)->version, &(r)->fresh_now, &(r)->garbage, &(r)->filling, &(r)->left, &(r)->ghost, &(r)->ghost_table, \

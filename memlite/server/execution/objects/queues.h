@@ -1,4 +1,4 @@
-/* The queues of S3-FIFO: the twin of memory/eviction/key_queue.py. */
+/* The queues of S3-FIFO: the counterpart of memory/eviction/key_queue.py. */
 
 static int push(Runner *r, const Field *queue, PyObject *line) {
     PyObject *fifo = get(r->policy, queue), *append = fifo ? get(fifo, &r->push) : NULL;

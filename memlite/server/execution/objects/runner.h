@@ -18,7 +18,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *engine, *table, *counters, *clock, *usage, *item_type, *full_type, *table_type, *policy_type, *shared;
     PyObject *read, *used, *fast_read, *fast_store, *full_store;  /* `Usage` */
-    PyObject *text_twin, *binary_twin, *replies;  /* take one command; and the list of their replies */
+    PyObject *text_fallback, *binary_fallback, *replies;  /* take one command; and the list of their replies */
     PyObject *find, *dicts, *policy;  /* of the table, as long as its `get_by_line` is `find` */
     PyObject *fresh[4], *zero;  /* states of new items: in the small queue or the main one, and the same of full ones; 0.0 */
     PyObject *stale;  /* what stale items have in addition: no version, and flags of meta */

@@ -71,7 +71,7 @@ static int store_nothing(Runner *r) {
     return done;
 }
 
-/* Stores what was looked up last, as `known`; returns one of STORED to NOT_FOUND, or STOP if the twin has to. The view
+/* Stores what was looked up last, as `known`; returns one of STORED to NOT_FOUND, or STOP if the counterpart has to. The view
 is of what is stored then. */
 static inline int store_known(Runner *r, int how, View *v, int known, Word key, Word flags, Word value, u64 unique, long long exptime) {
     enum Mode mode = how % GENERAL;
@@ -111,7 +111,7 @@ static int store(Runner *r, int how, View *v, Word key, Word flags, Word value, 
     return known < DONE ? known : store_known(r, how, v, known, key, flags, value, unique, exptime);
 }
 
-/* Stores like a set in general. An item that has a unique and keeps it is the same one afterwards; else the twin drops
+/* Stores like a set in general. An item that has a unique and keeps it is the same one afterwards; else the counterpart drops
 a unique that is not `shown` to anybody. */
 static int store_for_unique(Runner *r, View *v, int known, Word key, Word flags, Word value, long long exptime, int shown) {
     if (known == DONE && v->unique && !v->expires && !exptime && r->cas) {

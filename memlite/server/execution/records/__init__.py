@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 from memlite.core.build import extension
 from memlite.engine.shared_plain import PlainSharedEngine
 from memlite.memory import Part
-from memlite.server.execution.runner import VERSION, BinaryTwin, Runner, text_twin
+from memlite.server.execution.runner import VERSION, BinaryFallback, Runner, text_fallback
 from memlite.server.execution.shared_text import SharedTextCommands
 
 __all__ = ["NATIVE", "make_shared_runner"]
@@ -30,9 +30,9 @@ def make_shared_runner(engine: PlainSharedEngine, commands_per_read: int) -> Run
     replies: list[Part] = []
     # As in `make_runner`, shortcuts use neither of the two in the middle.
     text = SharedTextCommands(engine, cast("Any", None), cast("Any", None), replies)
-    twins = text_twin(text), BinaryTwin(engine, replies)
+    counterparts = text_fallback(text), BinaryFallback(engine, replies)
     try:
-        runner: Runner = NATIVE.Runner(engine, table, *twins, replies, commands_per_read)
+        runner: Runner = NATIVE.Runner(engine, table, *counterparts, replies, commands_per_read)
     except (AttributeError, NotImplementedError) as error:
         _log.warning("commands are not carried out in C: %s", error)
         return None

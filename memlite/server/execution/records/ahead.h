@@ -1,4 +1,4 @@
-/* Looking ahead on records: the twin of objects/ahead.h. The table fetches what the next commands need into the cache. */
+/* Looking ahead on records: the counterpart of objects/ahead.h. The table fetches what the next commands need into the cache. */
 
 /* Whether the table has so many items that looking ahead pays. */
 static int has_many(Runner *r) { return r->api->many(r->table); }

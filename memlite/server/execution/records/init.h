@@ -3,7 +3,7 @@
 #define MODULE "memlite.server.execution.records._native"
 
 static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"engine", "table", "text_twin", "binary_twin", "replies", "at_most", NULL};
+    static char *names[] = {"engine", "table", "text_fallback", "binary_fallback", "replies", "at_most", NULL};
     PyObject *engine, *table, *text, *binary, *replies, *example, *usage = NULL, *cas = NULL, *safe = NULL;
     if (r->engine) return PyErr_Format(PyExc_TypeError, "a runner is made once"), -1;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO!n:Runner", names, &engine, &table, &text, &binary, &PyList_Type, &replies,
@@ -19,8 +19,8 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     if (hash != r->hash("get k\r\n", 7)) return PyErr_Format(PyExc_NotImplementedError, "texts are hashed in another way"), -1;
     r->engine = Py_NewRef(engine);
     r->table = Py_NewRef(table);
-    r->text_twin = Py_NewRef(text);
-    r->binary_twin = Py_NewRef(binary);
+    r->text_fallback = Py_NewRef(text);
+    r->binary_fallback = Py_NewRef(binary);
     r->replies = Py_NewRef(replies);
     if (!(r->copy = PyMem_Malloc(MOST_COPIED))) return PyErr_NoMemory(), -1;
     if (!(r->counters = PyObject_GetAttrString(engine, "counters")) || !(r->clock = PyObject_GetAttrString(engine, "clock"))) return -1;
@@ -44,5 +44,5 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     return done == DONE ? 0 : -1;
 }
 
-#define REFERENCES(X) X(engine) X(table) X(counters) X(clock) X(fast_read) X(text_twin) X(binary_twin) X(replies)
+#define REFERENCES(X) X(engine) X(table) X(counters) X(clock) X(fast_read) X(text_fallback) X(binary_fallback) X(replies)
 #define FIELDS(r) &(r)->until, &(r)->second, &(r)->monotonic, &(r)->offset

@@ -1,8 +1,8 @@
-/* What commands do to the records of a shared table: the twin of engine/shared_plain.py. Each reads an item, which
+/* What commands do to the records of a shared table: the counterpart of engine/shared_plain.py. Each reads an item, which
 takes no lock, and stores another if that is still the one that is there: as in Python, others may come between. */
 
 enum { TRIES = 4 };
-#define MOST_COPIED ((uint32_t)MOST_REPLIES / 8)  /* bytes of an item; larger ones are left to the twin */
+#define MOST_COPIED ((uint32_t)MOST_REPLIES / 8)  /* bytes of an item; larger ones are left to the counterpart */
 
 /* Any call into Python may take time. The table itself is where it was. */
 static int follow(Runner *r) {
@@ -126,7 +126,7 @@ static int count_item(Runner *r, View *v, u64 delta, int down, u64 *number, int 
 
 static int count_in_place(Runner *r, View *v, u64 delta, int down, u64 *number) { return count_item(r, v, delta, down, number, 0, NULL); }
 
-/* As the twin does where it has no shortcut: it finds the item once more, and again to mark it as fetched. Gives it
+/* As the counterpart does where it has no shortcut: it finds the item once more, and again to mark it as fetched. Gives it
 another expiry unless that is NULL. */
 static int count_in_general(Runner *r, View *v, u64 delta, int down, u64 *number, const double *expires) {
     return count_item(r, v, delta, down, number, 1, expires);
@@ -248,7 +248,7 @@ static int text_get(Runner *r, const char *start, const char *at, const char *en
     return DONE;
 }
 
-/* Stores what was looked up last, as `known`; returns one of STORED to NOT_FOUND, or STOP if the twin has to. The view
+/* Stores what was looked up last, as `known`; returns one of STORED to NOT_FOUND, or STOP if the counterpart has to. The view
 has the unique then. */
 static inline int store_known(Runner *r, int how, View *v, int known, Word key, Word flags, Word value, u64 unique, long long exptime) {
     enum Mode mode = how % GENERAL;

@@ -4,7 +4,7 @@
 
 typedef struct {
     PyObject_HEAD
-    PyObject *engine, *table, *counters, *clock, *fast_read, *text_twin, *binary_twin, *replies;
+    PyObject *engine, *table, *counters, *clock, *fast_read, *text_fallback, *binary_fallback, *replies;
     PyObject *line, *whole, *out;  /* the first two are always NULL */
     const TableApi *api;
     Py_hash_t (*hash)(const void *, Py_ssize_t);

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 import pytest
 
 from memlite.memory.item import wire_form
-from memlite.memory.shared import Mapping, Twin, pure
+from memlite.memory.shared import Mapping, SharedTable, pure
 from memlite.memory.shared.layout import (
     EVICTING,
     FREE,
@@ -47,14 +47,14 @@ MOST = 60
 """If there are more points, every second or third is tried."""
 COMPILER = shutil.which("gcc")
 SOURCE = ROOT / "memlite" / "memory" / "shared" / "_native.c"
-Act = Callable[[Twin], object]
+Act = Callable[[SharedTable], object]
 Items = dict[bytes, bytes]
 
 
 class Kind(Protocol):
     """One of the two tables, and how to kill a process in it."""
 
-    def attach(self, mapping: Mapping) -> Twin:
+    def attach(self, mapping: Mapping) -> SharedTable:
         """Return a table on a mapping."""
 
     def points(self, mapping: Mapping, act: Callable[[], object]) -> list[int]:
@@ -67,7 +67,7 @@ class Kind(Protocol):
 class InPython:
     """It is killed before a line of pure.py, if one before has changed something."""
 
-    def attach(self, mapping: Mapping) -> Twin:
+    def attach(self, mapping: Mapping) -> SharedTable:
         return mapping.attach()
 
     def points(self, mapping: Mapping, act: Callable[[], object]) -> list[int]:
@@ -117,8 +117,8 @@ class InC:
         self._killing.kill_in.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long]
         self._killing.stores_so_far.restype = ctypes.c_long
 
-    def attach(self, mapping: Mapping) -> Twin:
-        table: Twin = self._module.Table(mapping._memory)
+    def attach(self, mapping: Mapping) -> SharedTable:
+        table: SharedTable = self._module.Table(mapping._memory)
         return table
 
     def points(self, mapping: Mapping, act: Callable[[], object]) -> list[int]:
@@ -152,7 +152,7 @@ def reply(key: bytes, number: int, length: int = LENGTH) -> bytes:
     return wire_form(key, 0, b"%08d" % number * (length // 8))
 
 
-def put(table: Twin, key: bytes, new: bytes) -> int:
+def put(table: SharedTable, key: bytes, new: bytes) -> int:
     return table.store(line(key), new, 0.0, None, 0, b"")
 
 
@@ -184,10 +184,10 @@ class Scene:
         self.items: Items = {}
         self.new: Items = {}
 
-    def both(self) -> list[Twin]:
+    def both(self) -> list[SharedTable]:
         return [self.join(0), self.join(1)]
 
-    def join(self, worker: int) -> Twin:
+    def join(self, worker: int) -> SharedTable:
         table = self.kind.attach(self.mapping)
         table.evicts = self.evicts
         table.attach(worker)
@@ -236,7 +236,7 @@ class Scene:
             self.check(first=count % 2)
         return len(points)
 
-    def kill(self, act: Act, table: Twin, point: int) -> None:
+    def kill(self, act: Act, table: SharedTable, point: int) -> None:
         child = os.fork()
         if not child:
             try:
@@ -250,7 +250,7 @@ class Scene:
     def check(self, first: int) -> None:
         """Check that nothing is lost, whether the other worker or the next one comes first."""
         mapping, left = self.mapping, dict(self.items)
-        tables: list[Twin] = []
+        tables: list[SharedTable] = []
         if first:
             tables.append(self.join(1))
             for key in list(left)[:12]:
@@ -274,7 +274,7 @@ class Scene:
         if not self.loses:
             assert sum(table.evictions for table in tables) == 0
 
-    def look(self, table: Twin, items: Items, *, later: bool = False) -> None:
+    def look(self, table: SharedTable, items: Items, *, later: bool = False) -> None:
         lost = 0
         for key in self.new.keys() - items.keys():
             if stored := table.get(line(key)):
@@ -387,7 +387,7 @@ def appending(kind: Kind) -> tuple[Scene, Act]:
     key = b"key-4"
     new = scene.new[key] = reply(key, 4, LENGTH + 80)
 
-    def act(table: Twin) -> None:
+    def act(table: SharedTable) -> None:
         table.hold(line(key), 200)
         found = table.get(line(key))
         assert found is not None

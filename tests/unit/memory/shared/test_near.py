@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from memlite.memory.item import wire_form
-from memlite.memory.shared import Mapping, Twin, native, near
+from memlite.memory.shared import Mapping, SharedTable, native, near
 from memlite.memory.shared.layout import META, ORDER_AT
 from memlite.memory.shared.pure import PureTable
 
@@ -27,14 +27,16 @@ def reply(number: int, value: bytes) -> bytes:
     return wire_form(b"key-%d" % number, 0, value)
 
 
-def put(table: Twin, number: int, value: bytes, expires: float = 0.0, kind: int = 0) -> bytes:
+def put(
+    table: SharedTable, number: int, value: bytes, expires: float = 0.0, kind: int = 0
+) -> bytes:
     wire = reply(number, value)
     extra = bytes(9) if kind else b""
     assert table.store(line(number), wire, expires, None, kind, extra) > 0
     return wire
 
 
-def tables(other: bool) -> tuple[Mapping, PureTable, Twin]:
+def tables(other: bool) -> tuple[Mapping, PureTable, SharedTable]:
     mapping = Mapping(SIZE, ITEM, 2, compiled=False)
     mapping.attach(compiled=other).init_locks()
     one, another = mapping.table, mapping.attach(compiled=other)
@@ -52,7 +54,7 @@ def warm(table: PureTable, number: int) -> None:
     assert line(number) in table._hot
 
 
-CHANGES: dict[str, Callable[[Twin], object]] = {
+CHANGES: dict[str, Callable[[SharedTable], object]] = {
     "delete": lambda table: table.delete(line(1), None),
     "flush": lambda table: table.flush(0.0),
     "expire": lambda table: table.touch(line(1), time.time() - 1),

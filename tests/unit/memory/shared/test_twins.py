@@ -9,7 +9,7 @@ import pytest
 from memlite.core.errors import ConfigError
 from memlite.engine.evicted import Evicted
 from memlite.memory.item import wire_form
-from memlite.memory.shared import Mapping, Twin, native
+from memlite.memory.shared import Mapping, SharedTable, native
 from memlite.memory.shared.layout import (
     EXPIRY,
     MAX_EVICTED,
@@ -29,7 +29,7 @@ KINDS = [
 ]
 
 
-def tables(kind: str) -> tuple[Mapping, list[Twin]]:
+def tables(kind: str) -> tuple[Mapping, list[SharedTable]]:
     mapping = Mapping(SIZE, ITEM, 2, compiled=kind != "pure")
     second = mapping.attach(compiled=kind == "native")
     both = [mapping.table, second]

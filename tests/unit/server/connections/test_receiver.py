@@ -46,13 +46,14 @@ class Stub:
     """
 
     __slots__ = (
-        "__weakref__", "_clock", "_run", "_state", "_transport", "last_command", "out", "seen",
+        "__weakref__", "_clock", "_run_commands", "_state", "_transport", "last_command", "out",
+        "seen",
     )  # fmt: skip
 
     def __init__(self, transport, reply=b"STORED\r\n"):
         self._transport = transport
         self._clock = Clock(wall=lambda: 1000.0)
-        self._run = lambda data, out: reply
+        self._run_commands = lambda data, out: reply
         self._state = State.SERVING
         self.last_command = 0
         self.out = []
@@ -77,7 +78,7 @@ LOOSE = type(
     (Stub,),
     {
         name: property(getattr(Stub, name).__get__, getattr(Stub, name).__set__)
-        for name in ("_clock", "_run", "_state", "_transport", "last_command", "out")
+        for name in ("_clock", "_run_commands", "_state", "_transport", "last_command", "out")
     },
 )
 
@@ -107,7 +108,7 @@ def test_a_reply_is_sent_at_once(kind, pair):
 
 def test_without_a_runner_the_method_in_python_is_called(kind):
     connection = kind(Transport())
-    connection._run = None
+    connection._run_commands = None
     connection.data_received(b"get a\r\n")
     assert connection.seen == [("in Python", b"get a\r\n")]
     assert connection.last_command == 0
@@ -234,16 +235,16 @@ def test_what_fails_is_raised(pair, where):
     methods = {"get_write_buffer_size": fail} if where == "size" else {"write": fail}
     connection = kind(type("Failing", (Transport,), methods)(pair[0], unsent=1))
     if where == "run":
-        connection._run = fail
+        connection._run_commands = fail
     elif where == "_carry_on":
-        connection._run = lambda data, out: None
+        connection._run_commands = lambda data, out: None
     with pytest.raises(OverflowError, match=where):
         connection.data_received(b"get a\r\n")
 
 
 def test_a_connection_that_lacks_an_attribute(kind):
     connection = kind.__new__(kind)
-    with pytest.raises(AttributeError, match="_run"):
+    with pytest.raises(AttributeError, match="_run_commands"):
         connection.data_received(b"get a\r\n")
 
 

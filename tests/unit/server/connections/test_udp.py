@@ -14,7 +14,7 @@ from memlite.backends import ANY, Record
 from memlite.config import Config
 from memlite.server.connections import udp
 from memlite.server.connections.listeners import listen_tcp, listen_udp
-from memlite.server.execution.pipelined import PipelinedExecutor
+from memlite.server.execution.pipelined import StoreExecutor
 from memlite.server.server import Server
 from tests.unit.backends.slow_backend import SlowBackend
 
@@ -193,7 +193,7 @@ async def test_a_bug_is_logged_and_others_are_served(one, caplog, monkeypatch):
         raise RuntimeError("a bug")
 
     with monkeypatch.context() as patch:
-        patch.setattr(PipelinedExecutor, "execute", broken)
+        patch.setattr(StoreExecutor, "execute", broken)
         one.send(b"get a\r\nversion\r\n")
         await one.until(lambda: "a bug" in caplog.text)
     assert one.service.under_way == 0

@@ -11,7 +11,7 @@ from memlite.protocol.meta import MetaRequest
 from memlite.protocol.packets import BinaryRequest, Opcode
 from memlite.server.execution.binary_commands import BinaryCommands
 from memlite.server.execution.lite_commands import LiteCommands
-from memlite.server.execution.pipelined import PipelinedExecutor
+from memlite.server.execution.pipelined import StoreExecutor
 from memlite.server.execution.text_commands import TextCommands
 from memlite.telemetry.counters import COMMAND_CLASSES
 
@@ -70,8 +70,8 @@ def test_rows_know_whether_the_last_argument_suppresses_the_reply(row, commands)
     assert row.quiet(arguments_of(row, commands)) == row.noreply
 
 
-@pytest.mark.parametrize("commands", [TextCommands, LiteCommands, PipelinedExecutor])
-@pytest.mark.parametrize("name", ["hit", "set", "set_framed", "execute", "reject", "quit"])
+@pytest.mark.parametrize("commands", [TextCommands, LiteCommands, StoreExecutor])
+@pytest.mark.parametrize("name", ["try_get", "set", "set_framed", "execute", "reject", "quit"])
 def test_executors_are_handlers(commands, name):
     promised = inspect.signature(getattr(Handler, name))
     given = inspect.signature(getattr(commands, name))

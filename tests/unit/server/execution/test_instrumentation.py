@@ -24,8 +24,8 @@ class Executor:
     def __init__(self):
         self.calls = []
 
-    def hit(self, line):
-        self.calls.append(("hit", line))
+    def try_get(self, line):
+        self.calls.append(("try_get", line))
         return line == b"get there\r\n"
 
     def execute_observed(self, command, arguments, observer):
@@ -77,9 +77,9 @@ def test_a_read_that_is_not_sampled_goes_straight_to_the_executor(instrumentatio
 def test_only_hits_are_recorded_as_gets(instrumentation, sampler, seen):
     instrumentation._counters.until_slow_sample = 0
     handler = instrumentation.observe(Executor(), CLIENT)
-    assert handler.hit(b"get absent\r\n") is False
+    assert handler.try_get(b"get absent\r\n") is False
     assert sampler.histograms["get"].count == 0
-    assert handler.hit(b"get there\r\n") is True
+    assert handler.try_get(b"get there\r\n") is True
     assert sampler.histograms["get"].count == 1
     assert seen == [(b"there",)]
 
@@ -90,7 +90,7 @@ def test_tracing_sees_every_command_and_its_reply(instrumentation, caplog):
     assert instrumentation.active
     executor = Executor()
     handler = instrumentation.observe(executor, CLIENT)
-    assert handler.hit(b"get there\r\n") is False  # it comes again as a get
+    assert handler.try_get(b"get there\r\n") is False  # it comes again as a get
     assert executor.calls == []
     handler.set(b"k", 0, 0, b"value", True)
     handler.quit()
@@ -126,7 +126,7 @@ def test_with_a_slow_log_every_parsed_read_is_timed(sampler, waits):
     assert one.closes_fast_path is waits
     one._counters.until_slow_sample = 2
     handler = one.observe(Executor(), CLIENT)
-    assert handler.hit(b"get there\r\n") is True
+    assert handler.try_get(b"get there\r\n") is True
     handler.set(b"k", 0, 0, b"value", True)
     (times,) = made
     assert times.client == CLIENT.peer
@@ -135,8 +135,8 @@ def test_with_a_slow_log_every_parsed_read_is_timed(sampler, waits):
         ("set", [b"k"]),
     ]
     assert sampler.histograms["get"].count == 0  # not one of the samples
-    assert one.observe(Executor(), CLIENT).hit(b"get there\r\n")
+    assert one.observe(Executor(), CLIENT).try_get(b"get there\r\n")
     assert len(made) == 1  # for the connection, until it is lost
     one.forget(CLIENT)
-    assert one.observe(Executor(), CLIENT).hit(b"get there\r\n")
+    assert one.observe(Executor(), CLIENT).try_get(b"get there\r\n")
     assert len(made) == 2

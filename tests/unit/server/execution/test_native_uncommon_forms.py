@@ -10,7 +10,7 @@ import pytest
 from memlite.config import Config
 from memlite.protocol.packets import Opcode
 from memlite.server.execution import runner
-from memlite.server.execution.runner import BinaryTwin
+from memlite.server.execution.runner import BinaryFallback
 from memlite.server.execution.text_commands import TextCommands
 from tests.support.packets import count, packet, store, touch
 from tests.unit.server.execution.test_native_runner import compare
@@ -234,7 +234,7 @@ WITHOUT_PYTHON = (
 def carried_out(client, data):
     """Return whether a run carries out all of it, and nothing else does."""
     run = client.connection._services.runner.text
-    with patch.dict(runner.SHORTCUTS, clear=True), patch.object(TextCommands, "hit") as hit:
+    with patch.dict(runner.SHORTCUTS, clear=True), patch.object(TextCommands, "try_get") as hit:
         found = run(data, [])
     return found is not None and not hit.called
 
@@ -272,9 +272,9 @@ PACKETS = (
 def test_packets_that_need_no_python(data, state):
     client = Shown(shortcuts=True)
     client.send(state + b"set b 0 0 1\r\nx\r\n")
-    with patch.object(BinaryTwin, "__call__") as twin:
+    with patch.object(BinaryFallback, "__call__") as counterpart:
         assert client.connection._services.runner.binary(data, []) is not None
-    assert not twin.called
+    assert not counterpart.called
 
 
 def test_no_reference_is_lost():

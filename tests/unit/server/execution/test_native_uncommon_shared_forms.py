@@ -8,7 +8,7 @@ import pytest
 
 from memlite.protocol.packets import Opcode
 from memlite.server.execution import records, runner
-from memlite.server.execution.runner import BinaryTwin
+from memlite.server.execution.runner import BinaryFallback
 from memlite.server.execution.shared_text import SharedTextCommands
 from tests.support.packets import store
 from tests.unit.server.execution import test_native_uncommon_forms
@@ -67,9 +67,12 @@ def test_what_needs_no_python(make, data, expiry):
     worker.send(b"set a 0 %d 2\r\n10\r\nset b 0 0 1\r\nx\r\n" % expiry)
     run = worker.server._connections.runner.text
     data = re.sub(b"CU", lambda _: b"C%d" % worker.unique(b"a"), data)
-    with patch.dict(runner.SHORTCUTS, clear=True), patch.object(SharedTextCommands, "hit") as hit:
+    with (
+        patch.dict(runner.SHORTCUTS, clear=True),
+        patch.object(SharedTextCommands, "try_get") as get,
+    ):
         assert run(data, []) is not None
-    assert not hit.called
+    assert not get.called
 
 
 PACKETS = (*test_native_uncommon_forms.PACKETS,)
@@ -80,6 +83,6 @@ PACKETS = (*test_native_uncommon_forms.PACKETS,)
 def test_packets_that_need_no_python(make, data, expiry):
     worker = make(native=True)
     worker.send(store(Opcode.SET, b"a", b"10", exptime=expiry) + store(Opcode.SET, b"b", b"x"))
-    with patch.object(BinaryTwin, "__call__") as twin:
+    with patch.object(BinaryFallback, "__call__") as counterpart:
         assert worker.server._connections.runner.binary(data, []) is not None
-    assert not twin.called
+    assert not counterpart.called

@@ -20,7 +20,7 @@ from memlite.protocol.replies import error_line
 from memlite.server import lifecycle
 from memlite.server.connections.connection import Connection
 from memlite.server.connections.listeners import listen_tcp
-from memlite.server.execution.pipelined import PipelinedExecutor
+from memlite.server.execution.pipelined import StoreExecutor
 from memlite.server.server import Server
 from tests.unit.backends.slow_backend import SlowBackend, settle
 
@@ -471,7 +471,7 @@ async def test_errors_of_the_memory_engine_are_the_same(one):
 
 async def test_connections_to_a_backend_use_the_pipelined_executor(one):
     await one.ask(b"get a\r\n", b"END\r\n")
-    assert isinstance(one.connection.executor, PipelinedExecutor)
+    assert isinstance(one.connection.executor, StoreExecutor)
     assert error_line(StorageError("two\r\nlines")) == b"SERVER_ERROR two lines\r\n"
 
 

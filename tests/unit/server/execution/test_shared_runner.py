@@ -20,7 +20,7 @@ from memlite.protocol.packets import Opcode
 from memlite.server.connections import receiver
 from memlite.server.connections.shared import SharedConnection
 from memlite.server.execution import records, runner
-from memlite.server.execution.runner import BinaryTwin
+from memlite.server.execution.runner import BinaryFallback
 from memlite.server.execution.shared_text import SharedTextCommands
 from memlite.server.workers.board import Board
 from memlite.server.workers.shared import Shared
@@ -381,9 +381,12 @@ def test_what_needs_no_python(make, usual):
     worker.send(b"set a 0 0 2\r\n10\r\nset b 0 1000 1\r\nx\r\n")
     run = worker.server._connections.runner.text
     data = with_unique(usual, worker)
-    with patch.dict(runner.SHORTCUTS, clear=True), patch.object(SharedTextCommands, "hit") as hit:
+    with (
+        patch.dict(runner.SHORTCUTS, clear=True),
+        patch.object(SharedTextCommands, "try_get") as get,
+    ):
         assert run(data, []) is not None
-    assert not hit.called
+    assert not get.called
 
 
 PACKETS = (
@@ -401,9 +404,9 @@ PACKETS = (
 def test_packets_that_need_no_python(make, usual):
     worker = make(native=True)
     worker.send(store(Opcode.SET, b"a", b"10") + store(Opcode.SET, b"b", b"x", exptime=1000))
-    with patch.object(BinaryTwin, "__call__") as twin:
+    with patch.object(BinaryFallback, "__call__") as counterpart:
         assert worker.server._connections.runner.binary(usual, []) is not None
-    assert not twin.called
+    assert not counterpart.called
 
 
 def test_commands_that_are_observed(pair):

@@ -123,7 +123,7 @@ async def test_every_way_to_a_backend_is_timed(make, options):
 async def test_without_a_slow_log_reads_keep_their_short_way():
     async with serving() as one:
         await one.ask(b"get a\r\n", b"END\r\n")
-        assert one.connection._ready_limit > 0
+        assert one.connection._immediate_limit > 0
         assert one.server.slow is None
         await one.ask(
             b"stats slow\r\n",

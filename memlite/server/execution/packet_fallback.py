@@ -9,13 +9,13 @@ from memlite.memory import Part
 from memlite.protocol.packets import HEADER
 from memlite.server.execution.short_binary_commands import SHORTCUTS, ShortBinaryCommands
 
-__all__ = ["packet_twin"]
+__all__ = ["packet_fallback"]
 
 # Opcode, key length, extras length, total body length, opaque, cas unique.
 _header: Final = Struct(">xBHBxxxIIQ").unpack_from
 
 
-def packet_twin(engine: MetaEngine, replies: list[Part]) -> Callable[[bytes, int], int]:
+def packet_fallback(engine: MetaEngine, replies: list[Part]) -> Callable[[bytes, int], int]:
     """Return a function that carries out the packet at a position, if there is a shortcut for it.
 
     Args:
