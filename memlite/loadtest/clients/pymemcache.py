@@ -310,7 +310,7 @@ class _Calls:
         self.found: dict[bytes, bytes] = {}
         self.unique: int | None = None
 
-    def hit(self, key: bytes) -> bool:
+    def try_get(self, key: bytes) -> bool:
         """Leave the request to `get`."""
         return False
 

@@ -11,7 +11,7 @@ from memlite.cli import main as cli
 from memlite.cli.help import help_text
 from memlite.cli.main import main
 from memlite.config import EXTENDED, OPTIONS, REFUSED
-from memlite.core.build import running_build
+from memlite.core.build import describe_build
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +96,7 @@ def test_help_states_defaults(name, default):
 @pytest.mark.parametrize("flag", ["-V", "--version"])
 def test_version(flag, capsys):
     assert main([flag]) == 0
-    assert capsys.readouterr() == (f"memlite {__version__} ({running_build()})\n", "")
+    assert capsys.readouterr() == (f"memlite {__version__} ({describe_build()})\n", "")
 
 
 @pytest.mark.usefixtures("never_serves")
@@ -118,7 +118,7 @@ def test_license(capsys):
 def test_arguments_default_to_those_of_the_process(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["memlite", "-V"])
     assert main() == 0
-    assert capsys.readouterr().out == f"memlite {__version__} ({running_build()})\n"
+    assert capsys.readouterr().out == f"memlite {__version__} ({describe_build()})\n"
 
 
 # Errors

@@ -47,7 +47,7 @@ class Cache:
         assert self.counts["replies"] == replies
         assert self.counts["keys"] == keys
 
-    def hit(self, key):
+    def try_get(self, key):
         return False
 
     def execute(self, command, arguments):
