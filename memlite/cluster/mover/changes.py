@@ -89,9 +89,10 @@ def _to_add(document: Document, text: str) -> Entry:
             return one
     name, equals, where = text.rpartition("=")
     if not equals and ":" not in text:
-        spares = ", ".join(one.name for one in document.spares) or "none"
+        spares = ", ".join(one.name for one in document.spares)
+        others = f"there are {spares}" if spares else "there are no spares"
         raise ConfigError(
-            f"cluster add: there is no spare {text!r}, but {spares}; a server that does not "
+            f"cluster add: there is no spare {text!r}; {others}. A server that does not "
             "register itself is added as NAME=HOST:PORT"
         )
     try:

@@ -382,7 +382,7 @@ def test_nodes_that_cannot_do_it_are_refused_before_anything_changes(here: Clust
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (["add", "x"], "there is no spare 'x', but none; a server that does not register itself"),
+        (["add", "x"], "there is no spare 'x'; there are no spares. A server"),
         (["add", "x y=h:1"], "a name must be text without spaces, not 'x y'"),
         (["add", "x=h:p"], "not HOST:PORT"),
         (["add", "a=h:1"], "a at 127.0.0.1:"),

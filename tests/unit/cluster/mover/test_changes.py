@@ -48,7 +48,7 @@ def test_a_node_without_a_name_is_called_by_its_address() -> None:
 @pytest.mark.parametrize(
     ("action", "nodes", "message"),
     [
-        ("add", ["x"], "there is no spare 'x', but d, e"),
+        ("add", ["x"], "there is no spare 'x'; there are d, e"),
         ("add", ["a=h:9"], "a at h:1 is there already"),
         ("add", ["d=h:9"], "d at h:4 is there already"),
         ("add", ["x=h:1"], "a at h:1 is there already"),
