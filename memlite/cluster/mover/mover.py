@@ -435,15 +435,19 @@ class Mover:
         return await self._patiently(name, work)
 
     def _pass(self, name: str, *, first: bool) -> Callable[[], Awaitable[Count]]:
-        """Return what moves all that a node has, once."""
+        """Return what moves all that a node has, once.
 
-        def found(items: int) -> None:
-            if first and not self._counted:
-                self._progress.total += items
+        Args:
+            name: that of the node.
+            first: whether this is the first time, so that the keys that were moved by clients count
+                as progress. Later they are seen again, as they leave marks.
+        """
 
         async def work() -> Count:
+            nonlocal first
+            now, first = first, False
             routes = self._routes()
-            return await self._work(name, routes.leave(name), Batches.move, routes, found)
+            return await self._work(name, routes.leave(name), Batches.move, routes, first=now)
 
         return work
 
@@ -466,7 +470,8 @@ class Mover:
         wanted: Callable[[bytes], bool],
         action: Callable[[Batches, str, Sequence[bytes]], Awaitable[Count]],
         routes: Routes,
-        found: Callable[[int], None] = lambda items: None,
+        *,
+        first: bool = False,
     ) -> Count:
         assert self._document.move is not None  # noqa: S101 - or `_read` would have raised
         self._nodes.know(routes.nodes)
@@ -475,7 +480,8 @@ class Mover:
         moves = action is Batches.move
         total = Count()
         async with listing(node, wanted, self._access) as listed:
-            found(listed.items)
+            if first and not self._counted:
+                self._progress.total += listed.items
             for batch in listed.batches(self._batch, _BATCH_BYTES):
                 keys = [one.key for one in batch]
                 await self._pace.wait(len(keys))
@@ -483,16 +489,16 @@ class Mover:
                 total.merge(count)
                 self._progressed = self._clock()
                 if moves:
-                    self._note(count)
+                    self._note(count, count.seen - count.failed if first else count.moved)
         return total
 
-    def _note(self, count: Count) -> None:
+    def _note(self, count: Count, done: int) -> None:
         self._result.items += count.moved
         self._result.bytes += count.bytes
         self._result.dropped += count.dropped
         if count.dropped:
             self._result.reason = count.reason
-        self._progress.advance(count.moved, count.bytes)
+        self._progress.advance(done, count.bytes)
 
     def _lose(self, name: str) -> None:
         if name not in self._result.lost:

@@ -23,7 +23,7 @@ class Progress:
         clock: returns seconds that never decrease.
 
     Attributes:
-        items: items that have moved so far.
+        items: items that have moved so far, including those that were moved by clients.
         total: how many there are to move, as far as is known.
         bytes: those of the values that have moved.
     """

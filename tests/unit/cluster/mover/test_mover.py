@@ -3,8 +3,9 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
-from unittest.mock import patch
+from unittest.mock import AsyncMock, Mock, patch
 
 import pytest
 
@@ -68,6 +69,9 @@ class SweepingMover(Mover):
         assert topology is not None
         return topology
 
+    async def move_all(self, name: str, *, first: bool) -> Count:
+        return await self._pass(name, first=first)()
+
     def strand(self) -> None:
         asyncio.run(self._strand(self._routes()))
 
@@ -96,6 +100,22 @@ def test_items_that_cannot_move_are_copied_again_when_changes_in_progress_are_ov
         mover.strand()
     slept.assert_awaited_once_with(LEASE * 2 / 3)
     assert [name for name, _, _ in mover.swept] == [*"abcd", *"abcd"]
+
+
+def test_items_that_clients_have_moved_count_as_progress_once() -> None:
+    listed = Mock(items=3, batches=lambda *_: [[Mock(key=key) for key in KEYS[:3]]])
+    counts = [Count(seen=3, moved=1, failed=1), Count(seen=3, moved=1)]
+    mover = SweepingMover(Phase.MOVE)
+    progress: Progress = mover._progress
+    with (
+        patch("memlite.cluster.mover.mover.listing", lambda *_: nullcontext(listed)),
+        patch.object(Batches, "move", AsyncMock(side_effect=counts)),
+    ):
+        asyncio.run(mover.move_all("a", first=True))
+        assert (progress.items, progress.total) == (2, 3)
+        asyncio.run(mover.move_all("a", first=False))
+    assert (progress.items, progress.total) == (3, 3)
+    assert mover._result.items == 2
 
 
 def test_the_move_does_not_go_on_while_items_are_stranded() -> None:
