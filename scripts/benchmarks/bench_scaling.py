@@ -180,19 +180,15 @@ async def _load(
     draw = random.Random(1)
     interval = 1 / options.rate
     number = 0
-    tasks: set[asyncio.Task[None]] = set()
-    while True:
-        due = began + number * interval
-        if (ahead := due - time.monotonic()) > 0:
-            await asyncio.sleep(ahead)
-        key = _key(draw.randrange(options.items))
-        one = _ask(
-            connections[number % len(connections)], key, draw.random() < 0.1, due, began, seconds
-        )
-        task = asyncio.ensure_future(one)
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-        number += 1
+    async with asyncio.TaskGroup() as tasks:
+        while True:
+            due = began + number * interval
+            if (ahead := due - time.monotonic()) > 0:
+                await asyncio.sleep(ahead)
+            key = _key(draw.randrange(options.items))
+            connection = connections[number % len(connections)]
+            tasks.create_task(_ask(connection, key, draw.random() < 0.1, due, began, seconds))
+            number += 1
 
 
 async def _ask(
@@ -253,6 +249,7 @@ def _report(options: argparse.Namespace, steps: Sequence[Step], seconds: Sequenc
         }
         options.json.write_text(json.dumps(figures) + "\n")
     if options.images:
+        options.images.mkdir(parents=True, exist_ok=True)
         for theme, suffix in ((LIGHT, ""), (DARK, "-dark")):
             path = options.images / f"scaling{suffix}.png"
             path.write_bytes(_plot(theme, options, steps, seconds))
