@@ -1,28 +1,58 @@
 """What a proxy costs with more nodes, and with more keys.
 
 Instructions per get, by callgrind, with 3 to 100 memcacheds behind it, and those of twemproxy if it
-is named; and the proxy's memory after gets of ten thousand and of a million different keys.
+is named, beside how often either writes to a node and reads from one; and the proxy's memory after
+gets of ten thousand and of a million different keys.
 
 Needs memcached and valgrind. It measures no times, so it can run on a busy machine.
 """
 
 import argparse
 import contextlib
+import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.proxies import nutcracker
 
-_KEYS = 300
+_KEYS = 300  # at least, and one for each connection
+_PASSES = 10  # over all keys, while instructions are counted
+_IDLE = 2.0  # seconds in which to count what a proxy does without requests
 _PIPELINE = 100
 _SECONDS = 300.0  # for a proxy under callgrind to start
+_WRITES = re.compile(r"(?:__|__GI_|__GI___|__libc_)?(?:write|writev|send|sendto|sendmsg)")
+_READS = re.compile(r"(?:__|__GI_|__GI___|__libc_)?(?:read|readv|recv|recvfrom|recvmsg)")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a proxy does for a get of one key, which it has been asked for before.
+
+    Attributes:
+        instructions: in user space, with all that was done meanwhile. Under callgrind that is a
+            multiple of what it is otherwise, so this is an upper bound.
+        without_timers: those without `each_second`. A lower bound: with much to do, timers of a
+            proxy end less often.
+        writes: calls that write to a node.
+        reads: calls that read from a node.
+        each_second: instructions per second without requests.
+    """
+
+    instructions: float
+    without_timers: float
+    writes: float
+    reads: float
+    each_second: float
 
 
 def _free_port() -> int:
@@ -77,26 +107,53 @@ def _ask(sock: socket.socket, request: bytes, replies: int, end: bytes) -> None:
 
 def _proxy(nodes: str, port: int) -> list[str]:
     options = ["-l", "127.0.0.1", "-p", str(port), "--nodes", nodes, "--deadline", "300"]
-    return [sys.executable, "-P", "-m", "memlite", "proxy", *options]
+    return [sys.executable, "-P", "-m", "memlite", "proxy", "-c", "10000", *options]
 
 
-def _get_all(socks: Sequence[socket.socket], keys: Sequence[bytes]) -> None:
-    """Get each key once, as many at a time as there are connections."""
+def _get_all(pid: int, socks: Sequence[socket.socket], keys: Sequence[bytes]) -> None:
+    """Get each key once, as many at a time as there are connections.
+
+    The proxy stands still meanwhile: what is asked at a time arrives together, at any load.
+    """
     for at in range(0, len(keys), len(socks)):
         some = list(zip(socks, keys[at : at + len(socks)], strict=False))
+        os.kill(pid, signal.SIGSTOP)
         for sock, key in some:
             sock.sendall(b"get %b\r\n" % key)
+        os.kill(pid, signal.SIGCONT)
         for sock, _ in some:
             _ask(sock, b"", 1, b"END\r\n")
 
 
-def _control(flag: str, process: "subprocess.Popen[bytes]") -> None:
-    command = ["callgrind_control", flag, str(process.pid)]
+def _control(flag: str, pid: int) -> None:
+    command = ["callgrind_control", flag, str(pid)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def instructions(nodes: int, memcached: str, connections: int, peer: str | None = None) -> float:
-    """Return the instructions of a proxy per get of one key, which it has been asked for before.
+def _counted(dump: Path) -> tuple[int, Counter[str]]:
+    """Return the instructions in a dump of callgrind, and how often each function was called."""
+    names: dict[str, str] = {}
+    calls: Counter[str] = Counter()
+    total = 0
+    called = ""
+    for line in dump.read_text().splitlines():
+        if found := re.match(r"c?fn=(\(\d+\))(?: (.+))?", line):
+            called = found[1]
+            if found[2]:
+                names[called] = found[2]
+        elif line.startswith("calls="):
+            calls[names[called]] += int(line[6:].split()[0])
+        elif found := re.match(r"(?:summary|totals): (\d+)", line):
+            total = int(found[1])
+    return total, calls
+
+
+def _number(calls: Counter[str], of: re.Pattern[str]) -> int:
+    return sum(times for name, times in calls.items() if of.fullmatch(name.partition("@")[0]))
+
+
+def cost(nodes: int, memcached: str, connections: int, peer: str | None = None) -> Cost:
+    """Return what a proxy does for a get.
 
     Args:
         nodes: how many there are.
@@ -104,30 +161,42 @@ def instructions(nodes: int, memcached: str, connections: int, peer: str | None 
         connections: of clients, which ask at the same time.
         peer: the program of twemproxy, to measure it instead.
     """
-    keys = [b"key:%d" % number for number in range(_KEYS)]
+    keys = [b"key:%d" % number for number in range(max(_KEYS, connections))]
     with tempfile.TemporaryDirectory() as folder, _nodes(nodes, memcached) as addresses:
         out = Path(folder) / "callgrind"
         port = _free_port()
         valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"]
+        valgrind.append("--instr-atstart=no")  # it starts in a fraction of the time
         command = _proxy(addresses, port)
         if peer:
             command = nutcracker(peer).command(port, addresses.split(","), Path(folder))
         with _process([*valgrind, *command]) as process:
             socks = [_connect(port) for _ in range(connections)]
-            for key in keys:
-                _ask(socks[0], b"set %b 0 0 100\r\n%b\r\n" % (key, b"x" * 100), 1, b"STORED\r\n")
-            _get_all(socks, keys)
-            _control("-z", process)
-            _get_all(socks, keys)
-            _control("-d", process)
+            for at in range(0, len(keys), _PIPELINE):
+                some = keys[at : at + _PIPELINE]
+                sets = b"".join(b"set %b 0 0 100\r\n%b\r\n" % (key, b"x" * 100) for key in some)
+                _ask(socks[0], sets, len(some), b"STORED\r\n")
+            _control("--instr=on", process.pid)
+            for _ in range(3):
+                _get_all(process.pid, socks, keys)
+            _control("-z", process.pid)
+            began = time.monotonic()
+            time.sleep(_IDLE)
+            _control("-d", process.pid)  # which begins at zero again
+            idle = time.monotonic() - began
+            began = time.monotonic()
+            for _ in range(_PASSES):
+                _get_all(process.pid, socks, keys)
+            _control("-d", process.pid)
+            busy = time.monotonic() - began
             for sock in socks:
                 sock.close()
-        counted = 0
-        for path in Path(folder).iterdir():
-            found = re.search(r"^(?:summary|totals): (\d+)", path.read_text(), re.MULTILINE)
-            if found and path.name.endswith(".1"):  # the dump that was asked for, without the end
-                counted = int(found[1])
-        return counted / _KEYS
+        each_second = _counted(out.with_name("callgrind.1"))[0] / idle
+        total, calls = _counted(out.with_name("callgrind.2"))
+    gets = _PASSES * len(keys)
+    writes = _number(calls, _WRITES) / gets - 1  # one is to the client, and from it
+    reads = _number(calls, _READS) / gets - 1
+    return Cost(total / gets, (total - each_second * busy) / gets, writes, reads, each_second)
 
 
 def resident_mib(keys: int, memcached: str) -> float:
@@ -147,23 +216,41 @@ def resident_mib(keys: int, memcached: str) -> float:
             return int(found[1]) / 1024
 
 
+def _table(title: str, setups: Sequence[tuple[int, int]], memcached: str, peer: str | None) -> None:
+    """Measure a proxy in front of so many nodes, each with so many connections, and print it."""
+    print(f"{title}: nodes, connections, instructions from, to, writes, reads, each second")
+    for nodes, connections in setups:
+        found = cost(nodes, memcached, connections, peer)
+        print(
+            f"{nodes:5} {connections:5} {found.without_timers:7,.0f} {found.instructions:7,.0f}"
+            f" {found.writes:6.3f} {found.reads:6.3f} {found.each_second:9,.0f}",
+            flush=True,
+        )
+
+
 def main() -> int:
     """Measure, and print what was found."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--nodes", default="3,10,30,100", help="(default: %(default)s)")
     parser.add_argument("--keys", default="10000,100000,1000000", help="(default: %(default)s)")
-    parser.add_argument("--connections", type=int, default=1, help="(default: %(default)s)")
+    parser.add_argument(
+        "--connections", type=int, default=50, help="with any number of nodes (default: 50)"
+    )
+    parser.add_argument(
+        "--per-node", type=int, default=16, help="connections for each node (default: 16)"
+    )
     parser.add_argument("--nutcracker", metavar="PROGRAM", help="measure this twemproxy as well")
     parser.add_argument("--memcached", default=shutil.which("memcached"), metavar="PROGRAM")
     options = parser.parse_args()
     for keys in map(int, filter(None, options.keys.split(","))):
         print(f"{keys:,} keys: {resident_mib(keys, options.memcached):.1f} MiB", flush=True)
-    for nodes in map(int, filter(None, options.nodes.split(","))):
-        cost = instructions(nodes, options.memcached, options.connections)
-        print(f"{nodes} nodes: {cost:,.0f} instructions per get", flush=True)
+    numbers = [int(number) for number in options.nodes.split(",") if number]
+    setups = [(number, options.connections) for number in numbers if options.connections]
+    setups += [(number, number * options.per_node) for number in numbers if options.per_node]
+    if setups:
+        _table("memlite", setups, options.memcached, None)
         if options.nutcracker:
-            cost = instructions(nodes, options.memcached, options.connections, options.nutcracker)
-            print(f"{nodes} nodes: {cost:,.0f} instructions of twemproxy", flush=True)
+            _table("twemproxy", setups, options.memcached, options.nutcracker)
     return 0
 
 
