@@ -87,12 +87,16 @@ def _process(command: Sequence[str]) -> Iterator["subprocess.Popen[bytes]"]:
 def _nodes(count: int, program: str) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         ports = [_free_port() for _ in range(count)]
+        started: list[subprocess.Popen[bytes]] = []
         for port in ports:
             where = ["-l", "127.0.0.1", "-p", str(port), "-U", "0"]
-            stack.enter_context(_process([program, *where, "-t", "1", "-m", "8", "-u", "nobody"]))
+            command = [program, *where, "-t", "1", "-m", "8", "-u", "nobody"]
+            started.append(stack.enter_context(_process(command)))
         for port in ports:
             _connect(port).close()
         yield ",".join(f"127.0.0.1:{port}" for port in ports)
+        for process in started:  # together, as one takes a while to end
+            process.terminate()
 
 
 def _ask(sock: socket.socket, request: bytes, replies: int, end: bytes) -> None:
