@@ -42,7 +42,8 @@ class _Layout(NamedTuple):
 
 _NUMBER: Final = Struct(">I")
 _GET: Final = _Layout(table.GET)
-_STORE: Final = _Layout(table.STORE, Struct(">II"), (8,), value=True)
+_EXTRAS: Final = 8  # bytes of the extras that come before a value, if there are any
+_STORE: Final = _Layout(table.STORE, Struct(">II"), (_EXTRAS,), value=True)
 _JOIN: Final = _Layout(table.STORE, value=True)
 _DELETE: Final = _Layout(table.DELETE)
 _COUNT: Final = _Layout(table.COUNT, Struct(">QQI"), (20,))
@@ -164,12 +165,24 @@ class BinaryParser:
     def take_back(self, data: bytes) -> bytes:
         """Forget an incomplete packet that `data` completes, and return both; empty if none is.
 
-        A packet that arrives a few bytes at a time is left to `receive`.
+        Of a refused value, the return has nothing. A packet that arrives a few bytes at a time and
+        a long value are left to `receive`.
         """
-        if not self._head or len(data) < HEADER or _is_partial(self._head + data, 0):
+        if self._head:
+            if len(data) < HEADER or _is_partial(self._head + data, 0):
+                return b""
+            whole = self._head + data
+            self._head = b""
+        elif self._pieces is not None:
+            whole = self._pieces.whole(data)
+            if not whole:
+                return b""
+            self._store = self._pieces = None
+        elif 0 < self._swallow < len(data):
+            whole = data[self._swallow :]
+            self._swallow = 0
+        else:
             return b""
-        whole = self._head + data
-        self._head = b""
         self._unfinished = False
         return whole
 
@@ -305,7 +318,8 @@ class BinaryParser:
             return end
         self._unfinished = True
         self._store = request
-        self._pieces = Pieces(size)
+        begin = start - len(request.key) - _EXTRAS * bool(request.numbers) - HEADER
+        self._pieces = Pieces(size, data[begin:start])
         self._pieces.append(data[start:])
         return length
 

@@ -22,6 +22,7 @@ class PartialStore(Pieces):
         size: the size of the value in bytes.
         after: its arguments after the value.
         noreply: whether the client wants no reply.
+        line: the command's line, for `whole`.
 
     Attributes:
         command: as above, and likewise the others.
@@ -36,8 +37,9 @@ class PartialStore(Pieces):
         size: int,
         after: tuple[object, ...],
         noreply: bool,
+        line: bytes = b"",
     ) -> None:
-        super().__init__(size + len(_LINE_END))
+        super().__init__(size + len(_LINE_END), line)
         self.command = command
         self.before = before
         self.after = after

@@ -8,19 +8,27 @@ _PIECES_PER_BLOCK: Final = 1024
 # Blocks of this many bytes are returned to the system when they are freed. Pieces are not: they lie
 # in the heap, where anything that was allocated after them can keep all of them resident.
 _BLOCK: Final = 4 * 1024 * 1024
+# What comes before a value of at least this many bytes is not kept: joining it again would cost
+# more than what follows it saves.
+_LONG: Final = 64 * 1024
 
 
 class Pieces:
     """Collects a value without copying it repeatedly, however small its pieces are.
 
+    Args:
+        size: the size of the value in bytes.
+        head: what comes before it, for `whole`.
+
     Attributes:
         missing: bytes still to arrive.
     """
 
-    __slots__ = ("_blocks", "_loose", "_pieces", "missing")
+    __slots__ = ("_blocks", "_head", "_loose", "_pieces", "missing")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, head: bytes = b"") -> None:
         self.missing = size
+        self._head = head if size < _LONG else b""
         self._blocks: list[bytes] = []
         self._pieces: list[bytes] = []
         self._loose = 0  # bytes in pieces
@@ -38,6 +46,16 @@ class Pieces:
             self._blocks.append(b"".join(self._pieces))
             self._pieces.clear()
             self._loose = 0
+
+    def whole(self, data: bytes) -> bytes:
+        """Return everything from the head to the end of `data`, which comes next.
+
+        Returns:
+            Nothing if the head is not known, the value is long, or `data` does not complete it.
+        """
+        if not self._head or len(data) < self.missing:
+            return b""
+        return b"".join((self._head, *self._blocks, *self._pieces, data))
 
     def value(self) -> bytes:
         """Return the whole value, copied once."""

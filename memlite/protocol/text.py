@@ -158,11 +158,25 @@ class TextParser:
         return store.reserve()
 
     def take_back(self, data: bytes) -> bytes:
-        """Forget an incomplete line that `data` completes, and return both; empty if none is."""
-        if not self._line or b"\n" not in data:
+        """Forget an incomplete command that `data` completes, and return both; empty if none is.
+
+        Of a refused value, the return has nothing. A long value is left to `receive`.
+        """
+        if self._line:
+            if b"\n" not in data:
+                return b""
+            whole = bytes(self._line) + data
+            self._line = b""
+        elif self._partial is not None:
+            whole = self._partial.whole(data)
+            if not whole:
+                return b""
+            self._partial = None
+        elif 0 < self._swallow < len(data):
+            whole = data[self._swallow :]
+            self._swallow = 0
+        else:
             return b""
-        whole = bytes(self._line) + data
-        self._line = b""
         self.in_command = False
         return whole
 
@@ -545,7 +559,9 @@ class TextParser:
                 begun = memoryview(data)[position:]
                 self._partial = PartialSet(key, flags, exptime, size, noreply, begun)
             else:
-                store = PartialStore(command, (key, flags, exptime), size, after, noreply)
+                before = (key, flags, exptime)
+                line = b" ".join(words) + b"\r\n"
+                store = PartialStore(command, before, size, after, noreply, line)
                 self._buffer_value(store, data, position)
             return length
         if data[end] != _CR or data[end + 1] != _LF:
@@ -585,7 +601,9 @@ class TextParser:
             return self._skip(size + 2, position, len(data))
         end = position + size
         if end + 2 > len(data):
-            self._buffer_value(PartialStore(command, (request,), size, (), False), data, position)
+            line = b" ".join(words) + b"\r\n"
+            store = PartialStore(command, (request,), size, (), False, line)
+            self._buffer_value(store, data, position)
             return len(data)
         if data[end : end + 2] == b"\r\n":
             if self._keeps:

@@ -28,3 +28,16 @@ def test_large_and_small_pieces_alternate() -> None:
     missing = 100_000_000 - 1 - 5_000_000 - 3 - 10_000 - 4_194_304
     assert pieces.missing == missing
     assert len(pieces.value()) == 100_000_000 - missing
+
+
+def test_what_completes_a_value_is_joined_with_all_before_it() -> None:
+    pieces = Pieces(5_000, b"head ")
+    for _ in range(4_998):
+        assert not pieces.whole(b"x")
+        pieces.append(b"x")
+    assert pieces.whole(b"yz and more") == b"head " + b"x" * 4_998 + b"yz and more"
+
+
+@pytest.mark.parametrize(("size", "head"), [(3, b""), (64 * 1024, b"head ")])
+def test_a_long_value_and_one_without_head_are_not_joined(size: int, head: bytes) -> None:
+    assert not Pieces(size, head).whole(b"x" * size)

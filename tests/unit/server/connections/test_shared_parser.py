@@ -68,9 +68,10 @@ def test_a_failure_leaves_nothing_to_the_others(server, monkeypatch):
         raise RuntimeError("on purpose")
 
     monkeypatch.setattr(server.engine, "set_framed", fail)
-    one.data_received(b"set a 0 0 5\r\nhe")
+    # A long value, as the parser does not give it back to what is in C.
+    one.data_received(b"set a 0 0 70000\r\n" + b"v" * 69_990)
     with pytest.raises(RuntimeError):
-        one.data_received(b"llo\r\nset b 0 0 1\r\nx\r\nget ")
+        one.data_received(b"v" * 10 + b"\r\nset b 0 0 1\r\nx\r\nget ")
     monkeypatch.undo()
     other.data_received(b"get a\r\n")
     assert replies == [b"END\r\n"]

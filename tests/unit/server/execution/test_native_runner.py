@@ -341,17 +341,71 @@ def test_commands_after_one_in_two_reads_need_no_parser(kind):
         assert pair[0].connection._services.runner.served == 6
 
 
+def compare_in_reads(pair, parts):
+    for part in parts:
+        compare(pair, part)
+    first, second = [one.server for one in pair]
+    assert first.counters.bytes_read == second.counters.bytes_read
+    assert first._intake.held == second._intake.held == 0
+
+
 @pytest.mark.parametrize("kind", [Client, BinaryClient])
 def test_commands_in_two_reads(kind):
-    data = b"set a 0 0 4\r\ny\r\nz\r\nget a b\r\nmg a v\r\nnothing\r\nget a\r\n"
+    data = b"".join([
+        b"set a 0 0 4\r\ny\r\nz\r\nget a b\r\nmg a v\r\nnothing\r\nget a\r\n",
+        b"set  b 7 0 2  noreply \nxy\r\nms a 3 F5 k\r\nabc\r\nset a 0 0 3\r\nab\r\n\n",
+        b"add n 1 0 1 x\r\n2\r\nset a 0 0 2\r\nxyzget a\r\nms a 2 I\r\nxyzmn\r\n",
+        b"append a 0 0 1\r\nx\r\ncas a 0 0 1 7\r\ny\r\nset a 0 0 x\r\n",
+        b"ms a 2 q\r\nuv\r\nget b a\r\n",
+    ])  # fmt: skip
     if kind is BinaryClient:
-        data = store(Opcode.SET, b"a", b"y") + packet(Opcode.GETK, b"a") + packet(Opcode.NOOP)
+        data = b"".join([
+            store(Opcode.SET, b"a", b"y"), packet(Opcode.GETK, b"a"), packet(Opcode.NOOP),
+            store(Opcode.ADDQ, b"line\n", b"xyz"), packet(Opcode.APPEND, b"a", value=b"12"),
+            store(Opcode.REPLACE, b"no", b"xyz"), packet(0x7E, b"a", value=b"unknown"),
+            packet(Opcode.GETKQ, b"line\n"), packet(Opcode.GETK, b"a"),
+        ])  # fmt: skip
+    pair = clients(kind)
     for cut in range(1, len(data)):
-        pair = clients(kind)
-        for part in (data, data[:cut], data[cut:], data):
-            compare(pair, part)
-        read, other = [one.server.counters.bytes_read for one in pair]
-        assert read == other
+        compare_in_reads(pair, (data[:cut], data[cut:]))
+
+
+def stores_of(kind, size):
+    """Return some stores of values of a size, and a retrieval of one."""
+    if kind is BinaryClient:
+        stores = [store(Opcode.SET, b"key%d" % number, b"v" * size) for number in range(3)]
+        return b"".join(stores) + packet(Opcode.GETK, b"key1")
+    stores = [b"set key%d 0 0 %d\r\n%b\r\n" % (number, size, b"v" * size) for number in range(2)]
+    return b"".join(stores) + b"ms key2 %d\r\n%b\r\nget key1\r\n" % (size, b"v" * size)
+
+
+@pytest.mark.parametrize("kind", [Client, BinaryClient])
+@pytest.mark.parametrize("size", [100, 5000, 65_533, 65_536, 1024 * 1024 + 1])
+def test_values_in_several_reads(kind, size):
+    pair = clients(kind)
+    data = stores_of(kind, size)
+    for at_once in (size // 3 + 7, size + 1, size * 2):
+        parts = [data[at : at + at_once] for at in range(0, len(data), at_once)]
+        compare_in_reads(pair, parts)
+
+
+@pytest.mark.parametrize("kind", [Client, BinaryClient])
+@pytest.mark.parametrize("size", [100, 4000])
+def test_stores_in_many_reads_need_no_parser(kind, size):
+    """But for the beginnings of values."""
+    client = kind(shortcuts=True)
+    client.send(packet(Opcode.NOOP) if kind is BinaryClient else b"mn\r\n")
+    data = stores_of(kind, size) * 100
+    runner = client.connection._services.runner
+    stored = []
+    for at in range(0, len(data), 10_000):
+        with patch.object(type(client.connection.executor), "execute") as execute:
+            client.send(data[at : at + 10_000])
+        stored += execute.call_args_list
+        assert runner.served
+    assert not stored
+    assert client.server.counters.cmd_set == 300
+    assert client.server.counters.hits == 100
 
 
 def test_later_turns_need_no_parser():
