@@ -25,7 +25,7 @@ typedef struct {
     PyObject *other;  /* a type of transports without such a socket: TLS binds the receiver for each read */
     PyObject *serving, *yielded;  /* states */
     Py_ssize_t full_read;  /* bytes */
-    PyObject *carry_on, *write, *take_turn, *read_on, *is_closing, *call_together;  /* names of methods */
+    PyObject *carry_on, *write, *take_turn, *read_on, *is_closing, *call_together, *slow_down;  /* names of methods */
     PyObject *next_turn, *intake, *scheduler;  /* and of other attributes */
     /* Types of transports with such sockets, and their method that tells what is yet to be sent. */
     struct { PyTypeObject *type; PyObject *unsent; } plain[MOST_TRANSPORTS];
@@ -205,7 +205,7 @@ static int Receiver_init(Receiver *r, PyObject *args, PyObject *kwargs) {
     struct { PyObject **to; const char *name; } others[] = {
         {&r->carry_on, "_carry_on"}, {&r->write, "write"}, {&r->take_turn, "_take_turn"}, {&r->read_on, "_read_on"},
         {&r->is_closing, "is_closing"}, {&r->call_together, "call_together"}, {&r->next_turn, "next_turn"},
-        {&r->intake, "intake"}, {&r->scheduler, "scheduler"}};
+        {&r->intake, "intake"}, {&r->scheduler, "scheduler"}, {&r->slow_down, "slow_down"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (!(*others[i].to = PyUnicode_InternFromString(others[i].name))) return -1;
     return (r->otherwise = PyObject_GetAttrString(type, "data_received")) ? 0 : -1;
@@ -245,7 +245,7 @@ static void Receiver_dealloc(Receiver *r) {
     PyObject_GC_UnTrack(r);
     Receiver_clear(r);
     PyObject *attributes[] = {r->carry_on, r->write, r->take_turn, r->read_on, r->is_closing, r->call_together, r->next_turn,
-                              r->intake, r->scheduler};
+                              r->intake, r->scheduler, r->slow_down};
     for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++) Py_XDECREF(attributes[i]);
     Field *fields[] = {&r->run, &r->out, &r->clock, &r->second, &r->last_command, &r->transport, &r->state, &r->counters,
                        &r->services, &r->pending_input, &r->begin, &r->held, &r->all_held, &r->unsent, &r->stream, &r->writable,

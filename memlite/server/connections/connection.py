@@ -427,7 +427,9 @@ class Connection(asyncio.Protocol):
         self._begin = position
         if self.out:
             self._flush()
+        run = self._run_commands
         self._end_turn(size, len(data))
+        self._run_commands = run  # in C, the next turn begins with it
 
     def _end_turn(self, size: int, held: int) -> None:
         """Let other connections have their turn.
@@ -442,7 +444,7 @@ class Connection(asyncio.Protocol):
             self._services.intake.slow_down(self._transport)
         if self._state is _SERVING:
             self._move(Event.SHARE_USED)
-            self._services.scheduler.call_together(self._take_turn)
+            self._services.scheduler.call_together(self._next_turn)
 
     def _go_on(self, data: bytes, begin: int) -> None:
         """Have the runner carry out more of `data`, or the parser if it must not any more."""
@@ -609,6 +611,10 @@ class Connection(asyncio.Protocol):
         self._move(Event.SHARE_USED)
         self._transport.pause_reading()
         self._services.scheduler.call_later(seconds, self._take_turn)
+
+    def _next_turn(self) -> None:
+        """Take the next turn: in C, where there is a receiver."""
+        self._take_turn()
 
     def _take_turn(self) -> None:
         if self._state is State.YIELDED:

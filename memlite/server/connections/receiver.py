@@ -52,4 +52,5 @@ def connection_type(runner: Runner | None, kind: type[Connection] = Connection) 
     receiver = NATIVE.Receiver(
         kind, Clock, descriptor, Counters, Intake, State.SERVING, yielded, FULL_READ
     )
-    return type(f"Receiving{kind.__name__}", (kind,), {"__slots__": (), "data_received": receiver})
+    methods = {"__slots__": (), "data_received": receiver, "_next_turn": receiver}
+    return type(f"Receiving{kind.__name__}", (kind,), methods)

@@ -41,6 +41,16 @@ static int hold(Receiver *r, PyObject *connection, PyObject *services, Py_ssize_
     return failed ? -1 : 0;
 }
 
+/* After a full read, less is to be read at a time. */
+static int slow_down(Receiver *r, PyObject *connection, PyObject *services) {
+    PyObject *intake = PyObject_GetAttr(services, r->intake), *transport = intake ? get(connection, &r->transport) : NULL;
+    PyObject *done = transport ? call_method(intake, r->slow_down, transport) : NULL;
+    Py_XDECREF(intake);
+    Py_XDECREF(transport);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
 /* Where the next turn begins, if the run that has just ended has used its share; 0 if not. */
 static Py_ssize_t next_turn(Receiver *r, PyObject *run) {
     PyObject *runner = PyCFunction_Check(run) ? PyCFunction_GET_SELF(run) : NULL;
@@ -56,8 +66,7 @@ Above 0 if that is not the usual case: then nothing has been done. */
 static int end_turn(Receiver *r, Reception *b, PyObject *data, PyObject *out, Py_ssize_t begin, Py_ssize_t position) {
     PyObject *connection = b->connection;
     Py_ssize_t size = PyBytes_GET_SIZE(data), replies = PyList_GET_SIZE(out);
-    /* After a full read, less is to be read at a time. */
-    if ((!begin && size >= r->full_read) || replies > 1 || (replies && !PyBytes_CheckExact(PyList_GET_ITEM(out, 0)))) return 1;
+    if (replies > 1 || (replies && !PyBytes_CheckExact(PyList_GET_ITEM(out, 0)))) return 1;
     int failed = is(connection, &r->unsent, Py_None);
     if (failed != 1) return failed < 0 ? -1 : 1;
     PyObject *counters = get(connection, &r->counters), *services = get(connection, &r->services), *done = NULL;
@@ -71,7 +80,8 @@ static int end_turn(Receiver *r, Reception *b, PyObject *data, PyObject *out, Py
         Py_DECREF(reply);
         Py_XDECREF(done);
     }
-    failed = failed || add_to(counters, &r->conn_yields, 1) || hold(r, connection, services, size);
+    failed = failed || add_to(counters, &r->conn_yields, 1) || hold(r, connection, services, size)
+        || (!begin && size >= r->full_read && slow_down(r, connection, services));
     /* A peer that does not read its replies has blocked the connection. */
     int serving = failed ? 0 : is(connection, &r->state, r->serving);
     if (serving > 0) {

@@ -172,7 +172,15 @@ def test_an_error_in_a_turn_keeps_no_other_from_its_turn(client):
 
 
 @pytest.mark.skipif(receiver.NATIVE is None, reason="the modules in C are not compiled")
-def test_turns_between_need_few_functions_in_python():
+@pytest.mark.parametrize(
+    "reads",
+    [
+        (b"get k\r\n" * 100,),
+        (b"get k\r\n" * 3000,),  # after which less is to be read at a time
+        (b"get", b" k\r\n" + b"get k\r\n" * 99),
+    ],
+)
+def test_turns_between_need_few_functions_in_python(reads):
     client = Client("native")
     client.connection.data_received(b"get k\r\n" * 20)  # its first, and all is ready
     called = []
@@ -181,7 +189,8 @@ def test_turns_between_need_few_functions_in_python():
         if event == "call":
             called.append(frame.f_code.co_name)
 
-    client.connection.data_received(b"get k\r\n" * 100)
+    for data in reads:
+        client.connection.data_received(data)
     iterate(client)
     sys.setprofile(note)
     try:
