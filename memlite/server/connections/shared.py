@@ -77,7 +77,7 @@ class SharedConnection(PassedConnection):
                 return
             if data[0] == _G and self._send_immediate_reply(data):
                 return
-        if self._state is State.SERVING:
-            self._serve(data)
-        else:
+        if self._state is not State.SERVING:
             self._keep_for_later(data)
+        elif self._services.runner is None or not self._run_again(data):
+            self._serve(data)

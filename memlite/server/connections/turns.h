@@ -35,8 +35,10 @@ static int hold(Receiver *r, PyObject *connection, PyObject *services, Py_ssize_
     Py_ssize_t before = size_in(connection, &r->held);
     if (before == -1 && PyErr_Occurred()) return -1;
     if (before == size) return 0;
-    PyObject *intake = PyObject_GetAttr(services, r->intake);
-    int failed = !intake || add_to(intake, &r->all_held, size - before) || set_size(connection, &r->held, size);
+    /* Both are counted or neither: the number is there before. */
+    PyObject *intake = PyObject_GetAttr(services, r->intake), *number = intake ? PyLong_FromSsize_t(size) : NULL;
+    int failed = !number || add_to(intake, &r->all_held, size - before) || set_new(connection, &r->held, Py_NewRef(number));
+    Py_XDECREF(number);
     Py_XDECREF(intake);
     return failed ? -1 : 0;
 }

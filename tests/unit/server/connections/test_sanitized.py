@@ -15,4 +15,5 @@ def test_input_in_c_under_sanitizers(tmp_path: Path) -> None:
         tmp_path,
         "memlite.server.connections._native",
         "tests/unit/server/connections/test_receiver.py",
+        "tests/unit/server/connections/test_turns.py",
     )
