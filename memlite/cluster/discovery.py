@@ -7,12 +7,10 @@ from collections.abc import Callable
 from memlite.cluster.topology import Node, Topology
 from memlite.protocol.discovery import listing
 
-__all__ = ["description_of", "listing_of"]
+__all__ = ["description_of", "ip_of", "listing_of"]
 
 
-def listing_of(
-    version: int, topology: Topology, resolved: Callable[[Node], str] = lambda node: ""
-) -> bytes:
+def listing_of(version: int, topology: Topology, resolved: Callable[[Node], str]) -> bytes:
     """Return the nodes as plain clients understand them; see `memlite.protocol.discovery.listing`.
 
     Args:
@@ -23,7 +21,7 @@ def listing_of(
     nodes = []
     for node in topology.nodes:
         host, port = node.address.host, node.address.port
-        nodes.append((host, _ip(host) or resolved(node), port))
+        nodes.append((host, ip_of(host) or resolved(node), port))
     return listing(version, nodes)
 
 
@@ -37,7 +35,7 @@ def description_of(version: int, topology: Topology) -> bytes:
     return f"{version}\n{text}\n".encode()
 
 
-def _ip(host: str) -> str:
+def ip_of(host: str) -> str:
     """Return the host if it is an IP address, else nothing."""
     try:
         return str(ipaddress.ip_address(host))

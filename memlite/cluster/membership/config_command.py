@@ -30,16 +30,17 @@ class ConfigCommand:
 
     Args:
         document: returns the cluster as last read.
+        resolved: returns the IP address of a host, empty if it is not known.
     """
 
-    def __init__(self, document: Callable[[], Document]) -> None:
+    def __init__(self, document: Callable[[], Document], resolved: Callable[[str], str]) -> None:
         self._document: Final = document
+        self._resolved: Final = resolved
 
     def __call__(self, request: AdminRequest) -> bytes:
         """Carry out the command and return its reply."""
-        forms = {b"cluster": listing_of, b"topology": description_of}
         words = request.words
-        if len(words) < 3 or words[1] != b"get" or words[2] not in forms:
+        if len(words) < 3 or words[1] != b"get" or words[2] not in (b"cluster", b"topology"):
             return replies.ERROR
         document = self._document()
         topology = document.topology()
@@ -51,4 +52,9 @@ class ConfigCommand:
             return _WITH_REPLICAS
         if topology.hot_keys:
             return _WITH_HOT_KEYS
-        return config_reply(words[2], forms[words[2]](document.epoch, topology))
+        if words[2] == b"topology":
+            return config_reply(b"topology", description_of(document.epoch, topology))
+        listed = listing_of(
+            document.epoch, topology, lambda node: self._resolved(node.address.host)
+        )
+        return config_reply(b"cluster", listed)

@@ -8,6 +8,7 @@ from typing import Final
 from memlite.cluster.membership.document import Document
 from memlite.cluster.membership.encoding import DocumentError
 from memlite.cluster.membership.follower import FOLLOWS_WITHIN
+from memlite.cluster.membership.host_addresses import HostAddresses
 from memlite.cluster.membership.lease import RENEWAL, Lease
 from memlite.cluster.membership.member import Identity, KeysMoveError, Member, NameTakenError
 from memlite.cluster.membership.store import Conflict, Store, StoreUnavailableError
@@ -35,6 +36,7 @@ class Membership:
 
     Attributes:
         failure: why the node could not join at first; None if it could.
+        hosts: the IP addresses of members that are known by their host names.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Membership:
         self._trouble = ""
         self._has_joined = False
         self.failure: StartError | None = None
+        self.hosts: Final = HostAddresses()
 
     @property
     def document(self) -> Document:
@@ -108,6 +111,9 @@ class Membership:
             await self._member.step()
             if self._member.joined:
                 await self._warden.step(self._member.document)
+                topology = self._member.document.topology()
+                if topology is not None:
+                    await self.hosts.look_up(node.address.host for node in topology.nodes)
         except NameTakenError as error:
             if error.alive and not self._has_joined:
                 raise StartError(f"--name: {error}") from None

@@ -74,7 +74,7 @@ class NodeServer:
 
         def accepting() -> None:
             commands = self._server.admin.commands
-            commands[b"config"] = ConfigCommand(lambda: membership.document)
+            commands[b"config"] = ConfigCommand(lambda: membership.document, membership.hosts.ip)
             membership.start(lifecycle.request_stop)
             ready()
 

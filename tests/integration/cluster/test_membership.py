@@ -312,6 +312,12 @@ async def test_clients_discover_nodes_that_have_joined(
                 assert wire.ask(request) == b"ERROR\r\n"
 
 
+def test_nodes_list_ip_addresses_of_host_names(join: Callable[..., RunningServer]) -> None:
+    node = join("one", "--advertise", "localhost")
+    # It is looked up after the node has joined.
+    assert wait_until(lambda: listed(node) == [f"localhost|127.0.0.1|{node.port}"])
+
+
 def listed(node: RunningServer) -> list[str]:
     """Return the nodes that a node lists."""
     with node.connect() as wire:
