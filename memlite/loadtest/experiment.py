@@ -12,6 +12,7 @@ from memlite.loadtest.knee import KneeSearch, find_knee
 from memlite.loadtest.levels import Level
 from memlite.loadtest.limits import ClientRefusedError, raise_file_limit
 from memlite.loadtest.machine import machine, versions
+from memlite.loadtest.machines import ran_on
 from memlite.loadtest.measure import measure
 from memlite.loadtest.messages import Task
 from memlite.loadtest.pool import Interrupted, Pool
@@ -127,7 +128,9 @@ class _Run:
             self._pool = pool or stack.enter_context(Pool(plan.workers))
             for target in plan.targets:
                 stack.enter_context(target)
-                infos.append(replace(target.info(), machines=plan.machines))
+                info = target.info()
+                hosts = [one.machine for one in info.placed.values()]
+                infos.append(replace(info, machines=ran_on(plan.machines, hosts)))
                 if plan.knee is None:
                     target.check_clients(plan.most_clients)
             if self._kept is not None:

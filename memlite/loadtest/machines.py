@@ -3,7 +3,7 @@
 import difflib
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from memlite.core.errors import ConfigError
 
-__all__ = ["Machine", "MachineTable", "load"]
+__all__ = ["Machine", "MachineTable", "load", "ran_on"]
 
 _HOURS_PER_YEAR: Final = 8766
 _KEYS: Final = ("watts", "hour", "purchase", "years", "cores", "memory")
@@ -137,3 +137,16 @@ def _number(table: Mapping[str, Any], key: str, named: str) -> float | None:
 
 def _default_text() -> str:
     return resources.files("memlite.loadtest").joinpath("machines.toml").read_text(encoding="utf-8")
+
+
+def ran_on(named: Mapping[str, int], hosts: Collection[str]) -> dict[str, int]:
+    """Return how many machines of each type a target ran on.
+
+    Args:
+        named: those that the user named.
+        hosts: those on which its processes were, if other machines than the load tester's: of one
+            type they are as many as there are, as a cluster of one node does not use them all.
+    """
+    if hosts and len(named) == 1:
+        return dict.fromkeys(named, len(set(hosts)))
+    return dict(named)

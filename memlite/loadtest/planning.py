@@ -90,7 +90,7 @@ def plan_of(
         client=options.client,
         verify=options.verify,
         timeout=options.timeout,
-        machines=_machines(options.machine),
+        machines=_machines(options),
         bursts=_with_bursts(options, workload),
         knee=_knee(options),
     )
@@ -149,11 +149,21 @@ def _title(options: argparse.Namespace, workload: Workload) -> str:
     return f"{workload.name}: {', '.join(targets)}"
 
 
-def _machines(named: Sequence[tuple[str, int]]) -> dict[str, int]:
-    """Return how many machines there are of each type."""
+def _machines(options: argparse.Namespace) -> dict[str, int]:
+    """Return how many machines there are of each type.
+
+    Raises:
+        ConfigError: there are several, although all servers are started on this machine.
+    """
     total: dict[str, int] = {}
-    for name, count in named:
+    for name, count in options.machine:
         total[name] = total.get(name, 0) + count
+    here = options.command == "compare" and not options.hosts
+    if here and sum(total.values()) > 1:
+        raise ConfigError(
+            "bench: --machine: all servers are started on this machine: name one, or start "
+            "clusters on others with --hosts"
+        )
     return total
 
 

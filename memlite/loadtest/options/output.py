@@ -27,7 +27,8 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME[:NUM]",
         help="the machine that all servers run on, from the table of machines, for performance per "
-        "watt and per price; several: how many, such as raspberry-pi-4b:5, or this option again",
+        "watt and per price; several: how many, such as raspberry-pi-4b:5, or this option again; "
+        "with --hosts each cluster counts those that it ran on",
     )
     add_prices(parser)
     add("--no-report", action="store_true", help="save the results without writing a report")

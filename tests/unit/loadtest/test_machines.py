@@ -152,3 +152,19 @@ def test_a_wrong_machine_is_refused_before_anything_is_measured(name, tmp_path, 
     assert "--machine" in text
     assert len(text.splitlines()) == 1
     assert not out.exists()
+
+
+def test_a_cluster_counts_the_machines_that_it_ran_on():
+    assert machines.ran_on({"pi": 5}, []) == {"pi": 5}
+    assert machines.ran_on({"pi": 5}, ["a", "b", "a"]) == {"pi": 2}
+    assert machines.ran_on({}, ["a", "b"]) == {}
+    # Nobody knows which of them it was then.
+    assert machines.ran_on({"pi": 2, "server": 1}, ["a"]) == {"pi": 2, "server": 1}
+
+
+@pytest.mark.parametrize("given", [["e2-small:2"], ["e2-small", "--machine", "e2-small"]])
+def test_several_machines_of_servers_that_are_started_here_are_refused(given, tmp_path, capsys):
+    arguments = ["bench", "compare", "--machine", *given, "--out", str(tmp_path / "out")]
+    assert main([*arguments, "--cluster", "1,2"]) == 64
+    assert "--machine: all servers are started on this machine" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
