@@ -376,7 +376,7 @@ class Connection(asyncio.Protocol):
         Otherwise all that follows one which arrives in two reads would be parsed in Python.
 
         Returns:
-            Whether that was possible: `data` completes it, and its value had not begun.
+            Whether that was possible: `data` completes it, and its value is not long.
         """
         take_back = getattr(self.parser, "take_back", None)
         whole = b"" if take_back is None else cast("bytes", take_back(data))
