@@ -7,7 +7,6 @@ import importlib
 import logging
 import os
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -17,10 +16,11 @@ __all__ = ["build_of", "describe_build", "extension", "mypyc_attr", "running_bui
 
 _log = logging.getLogger(__name__)
 
-_PACKAGE = Path(__file__).parents[1]
+# pathlib is not needed to serve, and takes long to import.
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
 _DESCRIPTIONS = {
     "compiled": "compiled",
-    "interpreted": "interpreted, with C modules",
+    "interpreted": "with C modules",
     "pure": "pure Python",
 }
 
@@ -50,9 +50,11 @@ def describe_build() -> str:
 
 def _has_extensions() -> bool:
     """Return whether the modules in C are there and may be used, without importing them."""
-    folder = _PACKAGE / "server" / "execution"  # all of them are compiled together
+    # All of them are compiled together.
+    start = os.path.join(_PACKAGE, "server", "execution", "_native")  # noqa: PTH118
     return not os.environ.get("MEMLITE_NO_EXTENSIONS") and any(
-        (folder / f"_native{suffix}").exists() for suffix in EXTENSION_SUFFIXES
+        os.path.exists(start + suffix)  # noqa: PTH110
+        for suffix in EXTENSION_SUFFIXES
     )
 
 

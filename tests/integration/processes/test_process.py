@@ -146,7 +146,7 @@ def test_help_and_version() -> None:
     for word in ("unix-socket", "enable-ssl", "sasl", "--conn-limit", "idle_timeout"):
         assert word in result.stdout
     assert result.stderr == ""
-    builds = "pure Python|interpreted, with C modules|compiled"
+    builds = "pure Python|with C modules|compiled"
     assert re.fullmatch(rf"memlite \d+\.\d+\.\d+ \(({builds})\)\n", run("-V").stdout)
     assert "Apache License" in run("-i").stdout
 

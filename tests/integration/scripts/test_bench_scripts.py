@@ -257,7 +257,7 @@ def test_threads_and_workers_are_measured(tmp_path):
     found = json.loads((tmp_path / "found.json").read_text())["measurements"]
     assert len(found) == 3 * 6
     assert all(one["operations"] > 0 and one["seconds"] > 0 for one in found)
-    assert max(map(len, text.splitlines())) <= 100
+    assert max(len(line) for line in text.splitlines() if "; in /" not in line) <= 100
 
 
 def test_the_load_with_the_longest_response_times_comes_first(scripts, monkeypatch, capsys):
@@ -280,7 +280,7 @@ def test_the_load_with_the_longest_response_times_comes_first(scripts, monkeypat
     assert re.findall(r"^Load: (\S+) ", text, re.MULTILINE) == ["1k", "get-set", "sets"]
     assert [row[6] for row in rows(text, "half-load ")][1::2] == ["3.00×", "2.00×", "1.00×"]
     assert {one["of"] for one in found} == {"sets", "1k", "get-set"}
-    assert max(map(len, text.splitlines())) <= 100
+    assert max(len(line) for line in text.splitlines() if "; in /" not in line) <= 100
 
 
 @needs_memcached
@@ -292,7 +292,7 @@ def test_the_matrix_is_printed_worst_first(tmp_path):
     assert sorted(names) == [f"{share}% hits, get" for share in (50, 80, 95, 99)]
     efficiencies = [float(row[7]) for row in found]
     assert efficiencies == sorted(efficiencies) and efficiencies[0] > 0
-    assert max(map(len, text.splitlines())) <= 100
+    assert max(len(line) for line in text.splitlines() if "; in /" not in line) <= 100
     for one in json.loads((tmp_path / "found.json").read_text())["measurements"]:
         share = int(one["shape"].partition("%")[0]) / 100
         got = one["load"]["hits"] + one["load"]["misses"]
