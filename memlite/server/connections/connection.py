@@ -109,32 +109,10 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_begin",
-        "_can_serve",
-        "_clock",
-        "_counters",
-        "_eof",
-        "_fast_limit",
-        "_held",
-        "_immediate_limit",
-        "_instrumentation",
-        "_pending_input",
-        "_run_commands",
-        "_services",
-        "_state",
-        "_stream",
-        "_table",
-        "_transport",
-        "_unsent",
-        "_used",
-        "_waits",
-        "authenticated",
-        "close_reason",
-        "dialect",
-        "executor",
-        "last_command",
-        "out",
-        "parser",
+        "_begin", "_can_serve", "_clock", "_counters", "_eof", "_fast_limit", "_held",
+        "_immediate_limit", "_instrumentation", "_pending_input", "_run_commands", "_services",
+        "_state", "_stream", "_table", "_transport", "_unsent", "_used", "_waits",
+        "authenticated", "close_reason", "dialect", "executor", "last_command", "out", "parser",
         "writable",
     )  # fmt: skip
 
@@ -593,9 +571,7 @@ class Connection(asyncio.Protocol):
             self._leave_fast_path()
             if self._state is _SERVING:
                 self._services.large_values.receive(self, self._transport)
-        elif (
-            self._fast_limit == self._immediate_limit
-        ):  # both are _DISABLED: the fast path is closed
+        elif self._fast_limit == self._immediate_limit:  # both are _DISABLED: it is closed
             self._enter_fast_path()
         if waits and self.executor.full:  # a new executor if the protocol was just negotiated
             self._move(Event.FULL)
