@@ -75,6 +75,7 @@ async def test_changes_during_compaction_are_kept(path, monkeypatch):
             if turn % 4 == 3:
                 copy = path.parent / f"copy-{turn}"
                 copy.mkdir()
+                await backend._journal.written()  # evictions too, which nobody waits for
                 for name, data in contents(path).items():
                     (copy / name).write_bytes(data)
                 options = {"clock": clock, "memory_limit": 60_000}
