@@ -197,15 +197,19 @@ def _measure(
     pipeline: int,
     seconds: float,
 ) -> float:
-    """Return microseconds of processor time per operation."""
-    used, operations, end = 0.0, 0, time.monotonic() + seconds
-    while not operations or time.monotonic() < end:
+    """Return microseconds of processor time per operation.
+
+    What is stored or read before does not count, neither as processor time nor in `seconds`.
+    """
+    used, operations, lasted = 0.0, 0, 0.0
+    while not operations or lasted < seconds:
         if command.before and (command.again or not operations):
             before = store_of(command)
             clients.run(before, sizes, number, pipeline * command.keys)
         uniques = clients.uniques(command, sizes, number, pipeline) if command.unique else ()
-        begun = _processor_seconds(server.pid)
+        begun, started = _processor_seconds(server.pid), time.monotonic()
         operations += clients.run(command, sizes, number, pipeline, uniques)
+        lasted += time.monotonic() - started
         used += _processor_seconds(server.pid) - begun
     return 1e6 * used / operations
 
