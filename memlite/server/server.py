@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from memlite.backends import Backend
 from memlite.config import MEGABYTE, Config
@@ -25,8 +25,14 @@ from memlite.server.connections.large_values import LargeValues
 from memlite.server.connections.listeners import Listener
 from memlite.server.connections.receiver import connection_type
 from memlite.server.connections.register import Register
+from memlite.server.execution.command_set import Executor
 from memlite.server.execution.dialects import BINARY, LITE, TEXT, Dialect
-from memlite.server.execution.execution import Execution, ImmediateExecution, StoreExecution
+from memlite.server.execution.execution import (
+    ExecutingClient,
+    Execution,
+    ImmediateExecution,
+    StoreExecution,
+)
 from memlite.server.execution.instrumentation import Instrumentation
 from memlite.server.execution.runner import Runner, make_runner, runs_of
 from memlite.server.http_settings import not_installed, refuse_http_settings
@@ -357,9 +363,14 @@ class Server:
             intake=self._intake,
             auth=self.auth,
             shared_parser=TextParser(self.limits) if shares_parser else None,
+            shared_executor=None if runner is None else self._make_idle_executor(dialect),
             runner=runner,
             runs=runs_of(runner),
         )
+
+    def _make_idle_executor(self, dialect: Dialect) -> Executor:
+        """Return the executor of connections of which each has its own once it needs one."""
+        return self.execution.executor(dialect, cast("ExecutingClient", None), [])
 
     def _connection_kind(self) -> type[Connection]:
         """Return what connections are, whoever takes their input."""

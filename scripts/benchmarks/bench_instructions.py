@@ -192,13 +192,11 @@ def _worker() -> Any:
     )
 
 
-def _carry_out(names: Sequence[str], *, in_python: bool, shared: bool) -> None:
+def _carry_out(names: Sequence[str], *, shared: bool) -> None:
     """Carry out commands, with a call of `getppid` before and after what is to be counted."""
     from memlite.config import Config
     from memlite.server.server import Server
 
-    if in_python:
-        os.environ["MEMLITE_NO_EXTENSIONS"] = "1"
     gc.disable()
     for name in names:
         before, commands = CELLS[name]
@@ -238,16 +236,19 @@ def _totals(folder: Path) -> dict[int, int]:
     return found
 
 
-def count(names: Sequence[str], *options: str) -> dict[str, list[float]]:
+def count(
+    names: Sequence[str], *, in_python: bool = False, shared: bool = False
+) -> dict[str, list[float]]:
     """Return instructions per command by name, for each number of commands in a write."""
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    if in_python:  # before anything is imported, which a module in C might be
+        environment["MEMLITE_NO_EXTENSIONS"] = "1"
     with tempfile.TemporaryDirectory() as folder:
         command = [
             *_VALGRIND, f"--callgrind-out-file={folder}/out", "--dump-before=os_getppid",
-            sys.executable, __file__, "--inner", *options, *names,
+            sys.executable, __file__, "--inner", *(["--shared"] if shared else []), *names,
         ]  # fmt: skip
-        ran = subprocess.run(
-            command, env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, check=False
-        )
+        ran = subprocess.run(command, env=environment, capture_output=True, check=False)
         if ran.returncode:
             raise RuntimeError(ran.stderr.decode(errors="replace")[-2000:])
         totals = _totals(Path(folder))
@@ -353,13 +354,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     names = options.names or list(CELLS)
     if options.inner:
-        _carry_out(names, in_python=options.python, shared=options.shared)
+        _carry_out(names, shared=options.shared)
         return 0
     if options.peer:
         found = count_peer(names, options.peer)
     else:
-        chosen = [name for name in ("python", "shared") if vars(options)[name]]
-        found = count(names, *(f"--{name}" for name in chosen))
+        found = count(names, in_python=options.python, shared=options.shared)
     print("instructions per command" + "".join(f"{f'{one} per write':>15}" for one in _PER_WRITE))
     for name, counts in found.items():
         print(f"{name:<32}" + "".join(f"{one:>15,.0f}" for one in counts))

@@ -25,7 +25,8 @@ class Guarded(Peer, Protocol):
         out: receives replies.
     """
 
-    out: list[Part]
+    @property
+    def out(self) -> list[Part]: ...
 
     def admit(self, data: bytes) -> bool:
         """Start to serve the client with `data`; return the result of `Parser.receive`."""

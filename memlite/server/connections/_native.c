@@ -13,7 +13,7 @@ It keeps nothing: what state a connection is in, the connection knows. */
 #include "../../core/sending.h"
 #include "../../core/slots.h"
 
-#define VERSION 3  /* of the interface: what was compiled for another is not used */
+#define VERSION 4  /* of the interface: what was compiled for another is not used */
 
 enum { MOST_TRANSPORTS = 4, UNKNOWN = -2, NONE = -1 };
 
@@ -22,10 +22,12 @@ typedef struct {
     PyObject *type, *clock_type;  /* of connections, and of their clocks */
     PyObject *otherwise;  /* the method in Python */
     PyObject *descriptor;  /* returns that of a transport's socket, to which replies may be written; see receiver.py */
+    PyObject *spare;  /* an empty list for replies, or NULL */
     PyObject *other;  /* a type of transports without such a socket: TLS binds the receiver for each read */
     PyObject *serving, *yielded;  /* states */
     Py_ssize_t full_read;  /* bytes */
-    PyObject *carry_on, *write, *take_turn, *read_on, *is_closing, *call_together, *slow_down;  /* names of methods */
+    PyObject *carry_on, *write, *take_turn, *read_on, *is_closing, *call_together, *slow_down,
+        *own_executor, *share_executor;  /* names of methods */
     PyObject *next_turn, *intake, *scheduler;  /* and of other attributes */
     /* Types of transports with such sockets, and their method that tells what is yet to be sent. */
     struct { PyTypeObject *type; PyObject *unsent; } plain[MOST_TRANSPORTS];
@@ -110,6 +112,48 @@ static PyObject *send_reply(Receiver *r, Reception *b, PyObject *reply) {
     return written;
 }
 
+static int is(PyObject *owner, const Field *field, PyObject *expected) {
+    PyObject *value = get(owner, field);
+    if (!value) return -1;
+    Py_DECREF(value);
+    return value == expected;
+}
+
+/* What takes replies that are not written yet: the connection's list, or the receiver's while the connection has none. */
+static PyObject *list_for_replies(Receiver *r, PyObject *connection) {
+    PyObject *out = get(connection, &r->out);
+    if (out != Py_None) return out;
+    Py_SETREF(out, r->spare ? r->spare : PyList_New(0));
+    r->spare = NULL;
+    return out;
+}
+
+/* Gives this list to the connection, and an executor for it, unless it has them already. */
+static int keep_list(Receiver *r, PyObject *connection, PyObject *out) {
+    int missing = is(connection, &r->out, Py_None);
+    if (missing < 1) return missing;
+    PyObject *done = set_new(connection, &r->out, Py_NewRef(out)) ? NULL : PyObject_CallMethodNoArgs(connection, r->own_executor);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+/* Whether the list is the receiver's; else the connection has it, and an executor that appends to it. */
+static int is_lent(PyObject *out) { return Py_REFCNT(out) == 1; }
+
+/* Takes the list back, if it was lent, and is empty; steals the reference, which may be NULL. */
+static void return_list(Receiver *r, PyObject *out) {
+    if (out && is_lent(out) && !PyList_GET_SIZE(out) && !r->spare) r->spare = out;
+    else Py_XDECREF(out);
+}
+
+/* The runner has answered all there was: the connection needs its executor no more. */
+static int share_executor(Receiver *r, PyObject *connection, PyObject *out) {
+    if (is_lent(out)) return 0;
+    PyObject *done = PyObject_CallMethodNoArgs(connection, r->share_executor);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
 #include "turns.h"
 
 static PyObject *receive(PyObject *bound, PyObject *const *args, size_t flags, PyObject *names) {
@@ -124,17 +168,18 @@ static PyObject *receive(PyObject *bound, PyObject *const *args, size_t flags, P
         Py_XDECREF(run);
         return serving < 0 ? NULL : call(r->otherwise, connection, args[0]);
     }
-    if ((out = get(connection, &r->out))) reply = call(run, args[0], out);
+    if ((out = list_for_replies(r, connection))) reply = call(run, args[0], out);
     if (reply == Py_None) {
         Py_ssize_t position = next_turn(r, run);
         int left = position > 0 ? end_turn(r, b, args[0], out, 0, position) : position ? -1 : 1;
-        if (left >= 0) done = left ? call_method(connection, r->carry_on, args[0]) : Py_NewRef(Py_None);
-    } else if (reply && note_activity(r, connection) == 0) {
+        if (!left) done = Py_NewRef(Py_None);
+        else if (left > 0 && keep_list(r, connection, out) == 0) done = call_method(connection, r->carry_on, args[0]);
+    } else if (reply && share_executor(r, connection, out) == 0 && note_activity(r, connection) == 0) {
         if (PyBytes_CheckExact(reply) && !PyBytes_GET_SIZE(reply)) done = Py_NewRef(Py_None);
         else done = send_reply(r, b, reply);
     }
     Py_DECREF(run);
-    Py_XDECREF(out);
+    return_list(r, out);
     Py_XDECREF(reply);
     return done;
 }
@@ -193,7 +238,7 @@ static int Receiver_init(Receiver *r, PyObject *args, PyObject *kwargs) {
     r->serving = Py_NewRef(serving);
     r->yielded = Py_NewRef(yielded);
     struct { Field *field; PyObject *type; const char *name; } fields[] = {
-        {&r->run, type, "_run_commands"}, {&r->out, type, "out"}, {&r->clock, type, "_clock"}, {&r->second, clock, "second"},
+        {&r->run, type, "_run_commands"}, {&r->out, type, "_out"}, {&r->clock, type, "_clock"}, {&r->second, clock, "second"},
         {&r->last_command, type, "last_command"}, {&r->transport, type, "_transport"}, {&r->state, type, "_state"},
         {&r->counters, type, "_counters"}, {&r->services, type, "_services"}, {&r->pending_input, type, "_pending_input"},
         {&r->begin, type, "_begin"}, {&r->held, type, "_held"}, {&r->all_held, intake, "held"}, {&r->unsent, type, "_unsent"},
@@ -205,7 +250,8 @@ static int Receiver_init(Receiver *r, PyObject *args, PyObject *kwargs) {
     struct { PyObject **to; const char *name; } others[] = {
         {&r->carry_on, "_carry_on"}, {&r->write, "write"}, {&r->take_turn, "_take_turn"}, {&r->read_on, "_read_on"},
         {&r->is_closing, "is_closing"}, {&r->call_together, "call_together"}, {&r->next_turn, "next_turn"},
-        {&r->intake, "intake"}, {&r->scheduler, "scheduler"}, {&r->slow_down, "slow_down"}};
+        {&r->intake, "intake"}, {&r->scheduler, "scheduler"}, {&r->slow_down, "slow_down"},
+        {&r->own_executor, "_own_executor"}, {&r->share_executor, "_share_executor"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (!(*others[i].to = PyUnicode_InternFromString(others[i].name))) return -1;
     return (r->otherwise = PyObject_GetAttrString(type, "data_received")) ? 0 : -1;
@@ -217,6 +263,7 @@ static int Receiver_traverse(Receiver *r, visitproc visit, void *arg) {
     Py_VISIT(r->otherwise);
     Py_VISIT(r->descriptor);
     Py_VISIT(r->other);
+    Py_VISIT(r->spare);
     Py_VISIT(r->serving);
     Py_VISIT(r->yielded);
     for (int i = 0; i < MOST_TRANSPORTS; i++) {
@@ -232,6 +279,7 @@ static int Receiver_clear(Receiver *r) {
     Py_CLEAR(r->otherwise);
     Py_CLEAR(r->descriptor);
     Py_CLEAR(r->other);
+    Py_CLEAR(r->spare);
     Py_CLEAR(r->serving);
     Py_CLEAR(r->yielded);
     for (int i = 0; i < MOST_TRANSPORTS; i++) {
@@ -245,7 +293,7 @@ static void Receiver_dealloc(Receiver *r) {
     PyObject_GC_UnTrack(r);
     Receiver_clear(r);
     PyObject *attributes[] = {r->carry_on, r->write, r->take_turn, r->read_on, r->is_closing, r->call_together, r->next_turn,
-                              r->intake, r->scheduler, r->slow_down};
+                              r->intake, r->scheduler, r->slow_down, r->own_executor, r->share_executor};
     for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++) Py_XDECREF(attributes[i]);
     Field *fields[] = {&r->run, &r->out, &r->clock, &r->second, &r->last_command, &r->transport, &r->state, &r->counters,
                        &r->services, &r->pending_input, &r->begin, &r->held, &r->all_held, &r->unsent, &r->stream, &r->writable,

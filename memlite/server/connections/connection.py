@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from memlite.core.build import mypyc_attr
@@ -22,7 +21,7 @@ from memlite.server.connections.register import Register
 from memlite.server.connections.states import TRANSITIONS, Event, State
 from memlite.server.execution.command_set import Executor
 from memlite.server.execution.dialects import Dialect, Parser
-from memlite.server.execution.execution import Execution
+from memlite.server.execution.execution import Execution, FastGets
 from memlite.server.execution.instrumentation import Instrumentation
 from memlite.server.execution.runner import Run, Runner, Runs, run_of
 from memlite.server.interfaces import Stream
@@ -66,6 +65,8 @@ class ConnectionServices(NamedTuple):
         shared_parser: the parser of all connections that speak `dialect` and have no incomplete
             input, which saves a sixth of the memory of an idle connection; None if each has its
             own.
+        shared_executor: the executor of all connections whose input a runner carries out, which
+            saves a twelfth; it carries out nothing. None if each has its own.
         runner: carries out most commands without the parser; None if there is none.
         runs: its methods, by protocol.
     """
@@ -83,6 +84,7 @@ class ConnectionServices(NamedTuple):
     intake: Intake
     auth: "Authenticator | None"
     shared_parser: TextParser | None = None
+    shared_executor: Executor | None = None
     runner: Runner | None = None
     runs: Runs = ()
 
@@ -103,20 +105,17 @@ class Connection(asyncio.Protocol):
         dialect: the protocol it speaks.
         executor: carries out its commands.
         last_command: unix time at which the peer last sent something, in whole seconds.
-        out: replies not yet written.
         parser: parses its input.
         writable: whether the peer is reading its replies.
     """
 
     __slots__ = (
-        "_begin", "_can_serve", "_clock", "_counters", "_eof", "_fast_limit", "_held",
-        "_immediate_limit", "_instrumentation", "_pending_input", "_run_commands", "_services",
-        "_state", "_stream", "_table", "_transport", "_unsent", "_used", "_waits",
-        "authenticated", "close_reason", "dialect", "executor", "last_command", "out", "parser",
-        "writable",
+        "_begin", "_clock", "_counters", "_eof", "_fast_limit", "_held", "_immediate_limit",
+        "_instrumentation", "_out", "_pending_input", "_run_commands", "_services", "_state",
+        "_stream", "_table", "_transport", "_unsent", "_used", "_waits", "authenticated",
+        "close_reason", "dialect", "executor", "last_command", "parser", "writable",
     )  # fmt: skip
 
-    _can_serve: Callable[[Item], bool]
     _table: ItemTable
     _used: list[int]
     _transport: asyncio.Transport
@@ -132,8 +131,9 @@ class Connection(asyncio.Protocol):
         self._waits = services.execution.waits
         fast_gets = services.execution.fast_gets
         if fast_gets is not None:
-            self._table, self._used, self._can_serve = fast_gets
-        self.out: list[Part] = []
+            self._table, self._used = fast_gets.table, fast_gets.used
+        # Replies that are not written yet; None while the executor is the shared one.
+        self._out: list[Part] | None = None
         self._state = _SERVING
         self.writable = True
         self._run_commands: Run | None = None  # `Runner.text` or `binary`, while it may be used
@@ -160,7 +160,10 @@ class Connection(asyncio.Protocol):
         self._leave_fast_path()  # until the parser has seen a read
         shared = services.shared_parser if dialect is services.dialect else None
         self.parser = dialect.parser(services.limits) if shared is None else shared
-        self.executor = services.execution.executor(dialect, self, self.out)
+        if self._out is None and services.shared_executor is not None:
+            self.executor = services.shared_executor
+        else:
+            self._own_executor()
         auth, limits = services.auth, services.limits
         if auth is not None and not self.authenticated:
             self.parser = auth.gate(self, dialect.login(limits), limits.commands_per_read)
@@ -180,7 +183,28 @@ class Connection(asyncio.Protocol):
 
     def handler(self) -> Handler:
         """Return the handler for the read that is being served."""
+        if self._out is None:
+            self._own_executor()
         return self._instrumentation.observe(self.executor, self)
+
+    @property
+    def out(self) -> list[Part]:
+        """Replies that are not written yet, to be appended to."""
+        if self._out is None:
+            self._own_executor()
+        return cast("list[Part]", self._out)
+
+    def _own_executor(self) -> None:
+        """Get an executor for this connection, which appends replies to `out`."""
+        if self._out is None:
+            self._out = []
+        self.executor = self._services.execution.executor(self.dialect, self, self._out)
+
+    def _share_executor(self) -> None:
+        """Leave all input to the runner until there is some that it does not take."""
+        shared = self._services.shared_executor
+        if shared is not None and not self._out:
+            self.executor, self._out = shared, None
 
     # Shown by stats conns
 
@@ -261,7 +285,7 @@ class Connection(asyncio.Protocol):
 
         Also True if the client has disconnected in the meantime.
         """
-        return self._transport.is_closing() or self.executor.had_to_wait or bool(self.out)
+        return self._transport.is_closing() or self.executor.had_to_wait or bool(self._out)
 
     # asyncio.Protocol
 
@@ -285,7 +309,8 @@ class Connection(asyncio.Protocol):
         self._pending_input = b""
         self._begin = 0
         self._hold(0)
-        self.out.clear()
+        if self._out is not None:
+            self._out.clear()
         self._unsent = None
         # Break the reference cycles with the parser and the executor: a partial value may be large,
         # and the garbage collector would free it late.
@@ -348,6 +373,9 @@ class Connection(asyncio.Protocol):
         elif self._services.runner is None or not self._run_again(data):
             self._serve(data)
 
+    def _can_serve(self, item: Item) -> bool:
+        return cast("FastGets", self._services.execution.fast_gets).can_serve(item)
+
     def _run_again(self, data: bytes) -> bool:
         """Have the runner carry on where the parser was left with an incomplete command.
 
@@ -403,7 +431,7 @@ class Connection(asyncio.Protocol):
         self._counters.until_slow_sample -= 1  # the runner begins only where there are two left
         self._pending_input = data
         self._begin = position
-        if self.out:
+        if self._out:
             self._flush()
         run = self._run_commands
         self._end_turn(size, len(data))
@@ -445,6 +473,8 @@ class Connection(asyncio.Protocol):
         left = counters.until_slow_sample - 1
         if not left:
             return False
+        if self._out is None:
+            self._own_executor()
         reply = self.executor.immediate_reply(data)
         if reply is None:
             return False
@@ -531,6 +561,8 @@ class Connection(asyncio.Protocol):
         self.last_command = self._clock.second
         counters = self._counters
         waits = self._waits
+        if self._out is None:
+            self._own_executor()
         handler: Handler = self.executor
         if waits and self.executor.ended:
             return
@@ -556,12 +588,14 @@ class Connection(asyncio.Protocol):
         except BaseException:
             self._own_parser()
             raise
-        out = self.out
-        if len(out) == 1:
+        out = self._out
+        if not out:
+            pass
+        elif len(out) == 1:
             reply = out.pop()
             counters.bytes_written += len(reply)
             self._transport.write(reply)
-        elif out:
+        else:
             self._flush()
         if more:
             self._own_parser()
@@ -573,6 +607,9 @@ class Connection(asyncio.Protocol):
                 self._services.large_values.receive(self, self._transport)
         elif self._fast_limit == self._immediate_limit:  # both are _DISABLED: it is closed
             self._enter_fast_path()
+            # Without data, this may be within a command that has been a stream until now.
+            if data and self._run_commands is not None:
+                self._share_executor()
         if waits and self.executor.full:  # a new executor if the protocol was just negotiated
             self._move(Event.FULL)
 
@@ -698,12 +735,14 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         self.last_command = self._clock.second
-        out = self.out
-        if len(out) == 1 and not self._unsent:
+        out = self._out
+        if not out:
+            pass
+        elif len(out) == 1 and not self._unsent:
             reply = out.pop()
             self._counters.bytes_written += len(reply)
             self._transport.write(reply)
-        elif out:
+        else:
             self._flush()
         if self._state is State.SERVING:
             if self._eof and not self.executor.pending:
@@ -713,7 +752,7 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close once all replies are sent."""
-        if self.out:
+        if self._out:
             self._flush()
         if self._unsent:
             self._move(Event.CLOSED_LATER)

@@ -14,7 +14,7 @@ from memlite.telemetry.counters import Counters
 
 __all__ = ["NATIVE", "connection_type", "descriptor"]
 
-_VERSION: Final = 3
+_VERSION: Final = 4
 """`_native.c` has the same."""
 
 NATIVE: Final[Any] = extension("memlite.server.connections._native", _VERSION)

@@ -4,13 +4,6 @@ are left to these. The connection keeps its runner meanwhile; only its state say
 
 What a receiver is comes before this. */
 
-static int is(PyObject *owner, const Field *field, PyObject *expected) {
-    PyObject *value = get(owner, field);
-    if (!value) return -1;
-    Py_DECREF(value);
-    return value == expected;
-}
-
 static int add_to(PyObject *owner, const Field *field, Py_ssize_t more) {
     PyObject *number = get(owner, field), *by = number ? PyLong_FromSsize_t(more) : NULL;
     int failed = set_new(owner, field, by ? PyNumber_Add(number, by) : NULL);
@@ -115,7 +108,7 @@ static int can_take_turn(Receiver *r, PyObject *connection) {
 
 /* Carries out more of what was kept. */
 static PyObject *go_on(Receiver *r, Reception *b, PyObject *run, PyObject *data, Py_ssize_t begin) {
-    PyObject *connection = b->connection, *out = get(connection, &r->out), *reply = NULL, *done = NULL;
+    PyObject *connection = b->connection, *out = list_for_replies(r, connection), *reply = NULL, *done = NULL;
     PyObject *from = out ? PyLong_FromSsize_t(begin) : NULL, *services = from ? get(connection, &r->services) : NULL;
     if (services) {
         PyObject *arguments[] = {data, out, from};
@@ -127,12 +120,12 @@ static PyObject *go_on(Receiver *r, Reception *b, PyObject *run, PyObject *data,
     else if (left > 0 && hold(r, connection, services, 0) == 0) {
         if (reply == Py_None) {
             PyObject *arguments[] = {connection, data, from};
-            done = PyObject_VectorcallMethod(r->carry_on, arguments, 3, NULL);
+            if (keep_list(r, connection, out) == 0) done = PyObject_VectorcallMethod(r->carry_on, arguments, 3, NULL);
         } else if (note_activity(r, connection) == 0)
             done = PyBytes_CheckExact(reply) && !PyBytes_GET_SIZE(reply) ? Py_NewRef(Py_None) : send_reply(r, b, reply);
         if (done) Py_SETREF(done, PyObject_CallMethodNoArgs(connection, r->read_on));
     }
-    Py_XDECREF(out);
+    return_list(r, out);
     Py_XDECREF(from);
     Py_XDECREF(services);
     Py_XDECREF(reply);

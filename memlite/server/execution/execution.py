@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from memlite.engine.store import StoreEngine  # not needed by in-memory servers
     from memlite.server.admin.admin import Admin
 
-__all__ = ["Execution", "FastGets", "ImmediateExecution", "StoreExecution"]
+__all__ = ["ExecutingClient", "Execution", "FastGets", "ImmediateExecution", "StoreExecution"]
 
 
 class FastGets(NamedTuple):
@@ -68,10 +68,10 @@ class ExecutingClient(Client, Protocol):
         unread: bytes of replies that it has yet to read.
     """
 
-    out: list[Part]
-
     @property
-    def unread(self) -> int: ...
+    def out(self) -> list[Part]: ...  # noqa: D102 - see the class
+    @property
+    def unread(self) -> int: ...  # noqa: D102
 
     def replies_ready(self) -> None:
         """Send the replies in `out`."""

@@ -49,7 +49,8 @@ class ReplySink(Protocol):
             sink calls `StoreExecutor.peer_has_read` after it has become 0.
     """
 
-    out: list[Part]
+    @property
+    def out(self) -> list[Part]: ...  # noqa: D102 - see the class
 
     @property
     def unread(self) -> int: ...  # noqa: D102 - see the class

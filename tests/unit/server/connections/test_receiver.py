@@ -46,7 +46,7 @@ class Stub:
     """
 
     __slots__ = (
-        "__weakref__", "_clock", "_run_commands", "_state", "_transport", "last_command", "out",
+        "__weakref__", "_clock", "_out", "_run_commands", "_state", "_transport", "last_command",
         "seen",
     )  # fmt: skip
 
@@ -56,7 +56,7 @@ class Stub:
         self._run_commands = lambda data, out: reply
         self._state = State.SERVING
         self.last_command = 0
-        self.out = []
+        self._out = None
         self.seen = []
 
     def data_received(self, data):
@@ -64,6 +64,13 @@ class Stub:
 
     def _carry_on(self, data):
         self.seen.append(("carry on", data))
+
+    def _own_executor(self):
+        self.seen.append(("executor for", self._out))
+
+    def _share_executor(self):
+        self.seen.append("executor is dropped")
+        self._out = None
 
 
 def receiving(kind, descriptor=lambda transport: transport.sock.fileno()):
@@ -78,7 +85,7 @@ LOOSE = type(
     (Stub,),
     {
         name: property(getattr(Stub, name).__get__, getattr(Stub, name).__set__)
-        for name in ("_clock", "_run_commands", "_state", "_transport", "last_command", "out")
+        for name in ("_clock", "_run_commands", "_state", "_transport", "last_command", "_out")
     },
 )
 
@@ -116,9 +123,23 @@ def test_without_a_runner_the_method_in_python_is_called(kind):
 
 def test_what_the_runner_leaves_is_carried_on_with(kind):
     connection = kind(Transport(), None)
+    connection._run_commands = lambda data, out: out.append(b"first")
     connection.data_received(b"stats\r\n")
-    assert connection.seen == [("carry on", b"stats\r\n")]
+    assert connection.seen == [("executor for", [b"first"]), ("carry on", b"stats\r\n")]
     assert connection._transport.written == []
+    connection._run_commands = lambda data, out: None
+    connection.data_received(b"stats\r\n")
+    assert connection.seen[2:] == [("carry on", b"stats\r\n")]
+    assert connection._out == [b"first"]
+
+
+def test_a_list_for_replies_is_dropped_once_the_runner_answers(kind, pair):
+    connection = kind(Transport(pair[0]))
+    connection._out = []
+    connection.data_received(b"set a 0 0 1\r\nx\r\n")
+    connection.data_received(b"set a 0 0 1\r\nx\r\n")
+    assert connection.seen == ["executor is dropped"]
+    assert pair[1].recv(100) == b"STORED\r\n" * 2
 
 
 def test_no_reply_is_written_for_none(kind, pair):

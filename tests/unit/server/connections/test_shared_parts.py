@@ -1,9 +1,13 @@
-"""Connections without incomplete input share a parser; what one has begun is no other's."""
+"""Connections without incomplete input share a parser, and an executor while a runner serves them.
+
+What one has begun is no other's.
+"""
 
 import pytest
 
 from memlite.config import Config
 from memlite.core.build import running_build
+from memlite.server.connections import receiver
 from memlite.server.server import Server
 from tests.unit.server.connections.test_fast_path import Loop, Transport
 
@@ -75,3 +79,46 @@ def test_a_failure_leaves_nothing_to_the_others(server, monkeypatch):
     monkeypatch.undo()
     other.data_received(b"get a\r\n")
     assert replies == [b"END\r\n"]
+
+
+needs_runner = pytest.mark.skipif(
+    receiver.NATIVE is None, reason="the modules in C are not compiled"
+)
+
+
+@needs_runner
+def test_an_executor_is_there_while_it_is_needed(server):
+    one, _ = connect(server)
+    other, _ = connect(server)
+    shared = other.executor
+    assert one.executor is shared
+    one.data_received(b"get a\r\n")
+    assert one.executor is shared
+    for _ in range(2):
+        one.data_received(b"version\r\n")  # not for the runner
+        server.scheduler.loop.run()
+        assert one.executor is not shared
+        one.data_received(b"get a\r\n")
+        assert one.executor is shared
+    assert other.executor is shared
+    one.data_received(b"version\r\n")
+    one.connection_lost(None)
+    other.data_received(b"get a\r\n")
+
+
+@needs_runner
+def test_each_gets_its_own_replies(server):
+    one, replies = connect(server)
+    other, replies_to_other = connect(server)
+    large = b"set large 0 0 200000\r\n%b\r\n" % (b"v" * 200_000)
+    for data in (SET, large, b"get large a\r\n", b"stats sizes\r\n", b"get a large large\r\n"):
+        one.data_received(data)
+        other.data_received(b"mn\r\n")
+        other.data_received(b"verbosity 0\r\nget a\r\n")
+        server.scheduler.loop.run()
+    value = b"VALUE a 0 5\r\nhello\r\n"
+    assert b"".join(replies_to_other) == (b"MN\r\nOK\r\n%bEND\r\n" % value) * 5
+    said = b"".join(replies)
+    assert said.startswith(b"STORED\r\nSTORED\r\nVALUE large")
+    assert said.count(b"VALUE large 0 200000\r\n" + b"v" * 200_000) == 3
+    assert said.count(value) == 2
