@@ -5,6 +5,7 @@ import shutil
 import signal
 import socket
 import urllib.request
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,9 +67,15 @@ def test_certificates_are_read_again_by_all(by_signal: bool, tmp_path: Path) -> 
     with running("memlite", "-t", "2", *served.flags, tls=client_context(served.ca)) as server:
 
         def shown() -> dict[str, str]:
-            with server.connect() as first, server.connect() as second:
-                wires = (first, second)
-                return {answering(one): common_name(one.sock) for one in wires}  # type: ignore[arg-type]
+            # Usually two are enough; a worker that still has a connection before gets fewer.
+            with ExitStack() as open_ones:
+                found: dict[str, str] = {}
+                for _ in range(20):
+                    one = open_ones.enter_context(server.connect())
+                    found[answering(one)] = common_name(one.sock)  # type: ignore[arg-type]
+                    if len(found) == 2:
+                        break
+                return found
 
         assert shown() == {"0": "old", "1": "old"}
         shutil.copy(renewed.cert, served.cert)
