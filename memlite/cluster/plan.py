@@ -19,6 +19,7 @@ __all__ = [
     "as_json",
     "as_text",
     "changed",
+    "items_text",
     "plan_of",
     "size_text",
     "surveys",
@@ -57,6 +58,12 @@ class Survey:
 
     With replicas, copies count as items. A node sends copies of the keys whose first node it is.
 
+    Attributes:
+        held: all items.
+        elsewhere: those whose key is other nodes'.
+        moves: items by the node they go to, as an index in `Plan.nodes`.
+        deciding: how many keys get another first node.
+
     Args:
         node: the node's index in the present topology.
         before: the present router.
@@ -77,6 +84,7 @@ class Survey:
         self.held = Tally()
         self.elsewhere = Tally()
         self.moves: dict[int, Tally] = {}
+        self.deciding = 0
         self._node = node
         self._before = before
         self._after = after
@@ -94,6 +102,7 @@ class Survey:
             self.elsewhere.add(size)
         elif self._node == before[0]:
             after = [self._new_index[one] for one in self._after.replicas(key, self._replicas)]
+            self.deciding += after[0] != self._node
             for place, target in enumerate(after):
                 # A node that decides from now on gets the item also if it has a copy.
                 if target not in before or (not place and target != self._node):
@@ -111,6 +120,7 @@ class Plan:
         leave: what would leave each node.
         arrive: what would come to each node.
         elsewhere: items on nodes that have not their key at present. Proxies do not see them.
+        deciding: how many keys get another first node. These items are moved; others are copied.
     """
 
     nodes: tuple[Node, ...]
@@ -118,6 +128,7 @@ class Plan:
     leave: tuple[Tally, ...]
     arrive: tuple[Tally, ...]
     elsewhere: Tally
+    deciding: int = 0
 
     @property
     def total(self) -> Tally:
@@ -207,6 +218,7 @@ def plan_of(before: Topology, after: Topology, counted: Sequence[Survey]) -> Pla
         (*(_sum(survey.moves.values()) for survey in counted), *(Tally() for _ in added)),
         arrive,
         _sum(survey.elsewhere for survey in counted),
+        sum(survey.deciding for survey in counted),
     )
 
 
@@ -221,13 +233,13 @@ def as_text(plan: Plan) -> str:
     total, moved = plan.total, plan.moved
     share = f" ({moved.items / total.items:.1%})" if total.items else ""
     lines.append(
-        f"{moved.items:,} of {total.items:,} items{share} would change their node: "
+        f"{moved.items:,} of {items_text(total.items)}{share} would change their node: "
         f"{size_text(moved.bytes)} of {size_text(total.bytes)}"
     )
     if plan.elsewhere.items:
         lines.append(
-            f"{plan.elsewhere.items:,} items are on nodes that have not their key, and are left "
-            "out: clients of a proxy do not see them"
+            f"left out, as clients of a proxy do not see them: {items_text(plan.elsewhere.items)} "
+            "on nodes that have not their key"
         )
     return "".join(f"{line}\n" for line in lines)
 
@@ -274,6 +286,11 @@ def _sum(tallies: Iterable[Tally]) -> Tally:
     for tally in tallies:
         total.merge(tally)
     return total
+
+
+def items_text(count: int) -> str:
+    """Return a number of items as people say it."""
+    return "1 item" if count == 1 else f"{count:,} items"
 
 
 def size_text(count: float) -> str:

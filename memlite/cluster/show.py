@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from memlite.cluster.hot_keys import HotKey
 from memlite.cluster.membership.document import Document, Entry
 from memlite.cluster.mover.permit import MoverNote
+from memlite.cluster.plan import items_text
 from memlite.core.uris import uri_encoded
 
 __all__ = ["as_json", "as_text"]
@@ -62,7 +63,7 @@ def _moving(document: Document, mover: MoverNote | None) -> list[str]:
     if mover is None or mover.ended:
         lines.append("no process moves them: memlite cluster resume goes on")
     else:
-        done = f"{mover.items:,} of {mover.total:,} items"
+        done = f"{mover.items:,} of {items_text(mover.total)}"
         lines.append(f"moved by {mover.where}: {done} when it last said so")
     return lines
 

@@ -124,6 +124,7 @@ class _Command:
         self._progress = progress
         self._control = MoveControl(store)
         self._absence = Absence(store)
+        self._permitted = Permit(store, progress.step)
         self._mover = Mover(
             store, progress, rate=request.rate, absence=self._absence, access=request.access
         )
@@ -150,8 +151,7 @@ class _Command:
             if request.dry_run:
                 _write((plans.as_json if request.json else plans.as_text)(plan))
                 return
-            if before.replicas == 1:
-                self._mover.expect(plan.moved.items)
+            self._mover.expect(plan.deciding)
         elif request.dry_run:
             _write("there are no members yet, and so no keys to move\n")
             return
@@ -334,7 +334,7 @@ class _Command:
         new = [node for node in after.nodes if node.name not in {one.name for one in before.nodes}]
         self._progress.step("asking the nodes for their items")
         for note in await check_nodes([*asked, *new], receiving, self._request.access):
-            self._progress.step(f"note: {note}")
+            self._progress.note(f"note: {note}")
         counted = plans.surveys(before, after)
         await survey_all(
             asked,
@@ -366,19 +366,20 @@ class _Command:
 
     @contextlib.asynccontextmanager
     async def _permit(self) -> AsyncIterator[None]:
-        permit = Permit(self._store, self._progress.step)
-        await permit.acquire()
-        self._held = permit
+        await self._permitted.acquire()
         try:
             yield
         finally:
-            await permit.release()
+            await self._permitted.release()
 
     async def _move(self, document: Document) -> None:
         """Move keys as long as nobody else does."""
-        progress = self._progress
-        moving = asyncio.ensure_future(self._mover.run(document))
-        holding = asyncio.ensure_future(self._held.hold(lambda: (progress.items, progress.total)))
+        permit, mover = self._permitted, self._mover
+        if permit.before is not None and self._request.action != "cancel":
+            mover.go_on_from(permit.before, document)
+        permit.progress = mover.noted
+        moving = asyncio.ensure_future(mover.run(document))
+        holding = asyncio.ensure_future(permit.hold())
         try:
             await asyncio.wait([moving, holding], return_when=asyncio.FIRST_COMPLETED)
             if not moving.done():
@@ -499,12 +500,13 @@ def _described(document: Document) -> str:
 
 def _as_text(result: Result, document: Document, *, moves: bool) -> str:
     names = ", ".join(one.name for one in document.members)
-    lines = [f"moved {result.items:,} items, {plans.size_text(result.bytes)}"] if moves else []
+    lines = _moved(result) if moves else []
     if document.replicas > 1:
         made = f"made {result.copies:,} {'copy' if result.copies == 1 else 'copies'}"
         lines.append(f"{made}; items are on {_nodes(document.replicas)}")
     if result.dropped:
-        lines.append(f"{result.dropped:,} items are gone: {result.reason}")
+        are = "is" if result.dropped == 1 else "are"
+        lines.append(f"{plans.items_text(result.dropped)} {are} gone: {result.reason}")
     if result.lost:
         lines.append(f"what only {', '.join(result.lost)} held is gone")
     if result.restored:
@@ -513,11 +515,25 @@ def _as_text(result: Result, document: Document, *, moves: bool) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def _moved(result: Result) -> list[str]:
+    items = result.items
+    lines = [f"moved {plans.items_text(items)}, {plans.size_text(result.bytes)}"]
+    if result.earlier:
+        lines[0] += f"; {result.earlier:,} of them before this process"
+    if result.others:
+        more = f"{result.others:,} more: moved, replaced or removed by clients"
+        killed = ", moved by a process that was killed" if result.killed else ""
+        lines.append(f"{more}{killed}, or expired")
+    return lines
+
+
 def _as_json(result: Result, document: Document) -> str:
     fields = {
         "epoch": result.epoch,
         "members": [one.name for one in document.members],
         "moved": {"items": result.items, "bytes": result.bytes},
+        "earlier": result.earlier,
+        "others": result.others,
         "dropped": result.dropped,
         "strays": result.strays,
         "lost": list(result.lost),

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -16,10 +16,12 @@ from memlite.cluster.mover.batches import Batches, Count
 from memlite.cluster.mover.listing import listing
 from memlite.cluster.mover.nodes import Nodes, NodeTroubleError
 from memlite.cluster.mover.pace import Pace
+from memlite.cluster.mover.permit import MoverNote
 from memlite.cluster.mover.progress import Progress
 from memlite.cluster.mover.routes import Routes
 from memlite.cluster.moving.marks import Marks, number_from
 from memlite.cluster.node_access import NodeAccess
+from memlite.cluster.plan import items_text
 from memlite.cluster.topology import Phase
 from memlite.core.errors import StartError
 
@@ -49,8 +51,11 @@ class Result:
     """What a move has done.
 
     Attributes:
-        items: how many items have moved.
+        items: how many items have moved, as far as movers moved them.
         bytes: those of their values.
+        earlier: how many of them other processes have moved, before this one went on.
+        others: how many more there were to move, which clients have moved or replaced, or are gone.
+        killed: whether such a process may have moved more than it said.
         dropped: how many items are gone, as their new node does not take them.
         reason: why the last one is.
         strays: old items of moving keys that were removed from where they did not belong.
@@ -62,6 +67,9 @@ class Result:
 
     items: int = 0
     bytes: int = 0
+    earlier: int = 0
+    others: int = 0
+    killed: bool = False
     dropped: int = 0
     reason: str = ""
     strays: int = 0
@@ -109,12 +117,33 @@ class Mover:
         self._takes_back = False
         self._abandons = False
         self._given_up = ""  # why nothing was moved
-        self._counted = False  # whether the number of items to move is known from before
+        self._planned = 0  # how many items are to be moved, if that is known from before
 
     def expect(self, items: int) -> None:
         """Note how many items are to be moved."""
-        self._progress.total = items
-        self._counted = True
+        self._planned = items
+
+    def go_on_from(self, note: MoverNote, document: Document) -> None:
+        """Count what another process has moved, if it was the same move and is not given up."""
+        move = document.move
+        if move is None or note.move != move.nonce or move.phase not in (Phase.MOVE, Phase.SETTLE):
+            return
+        self._planned = note.planned
+        self._result.items = self._result.earlier = note.moved
+        self._result.bytes = note.size
+        self._result.killed = not note.ended
+
+    def noted(self) -> Mapping[str, int | str]:
+        """Return what the process says of itself in the store."""
+        move = self._document.move
+        return {
+            "items": self._progress.items,
+            "total": self._progress.total,
+            "move": "" if move is None else move.nonce,
+            "planned": self._planned,
+            "moved": self._result.items,
+            "size": self._result.bytes,
+        }
 
     def abandon(self) -> None:
         """Have a move given up in which nothing has moved yet, once copies are as before."""
@@ -179,6 +208,7 @@ class Mover:
             case Phase.SETTLE:
                 self._progress.step(f"{what}: removing marks")
                 await self._clear(routes)
+                self._count_others()
                 await self._finish(move)
             case Phase.BACK:
                 self._progress.step(f"{what}: making items what they were")
@@ -230,10 +260,7 @@ class Mover:
 
     async def _gather(self, routes: Routes) -> None:
         """Make the copies that there will be, while proxies hold them, and read none."""
-        for node in routes.nodes:
-            await self._try(
-                node.name, routes.foreign(node.name, self._document.replicas), Batches.remove
-            )
+        await self._remove_foreign(routes, self._document.replicas)
         await self._copy(routes)
 
     async def _spread(self, routes: Routes, former: int) -> None:
@@ -243,12 +270,17 @@ class Mover:
             routes: where keys are.
             former: on how many nodes items were until now: what others have is old.
         """
-        for node in routes.nodes:
-            await self._try(node.name, routes.foreign(node.name, former), Batches.remove)
+        await self._remove_foreign(routes, former)
         await self._copy(routes)
+
+    async def _remove_foreign(self, routes: Routes, replicas: int) -> None:
+        self._progress.begin("removing", len(routes.nodes))
+        for node in routes.nodes:
+            await self._try(node.name, routes.foreign(node.name, replicas), Batches.remove)
 
     async def _copy(self, routes: Routes) -> None:
         self._result.copies = 0
+        self._progress.begin("copying", len(routes.before))
         for node in routes.before:
             await self._try(node.name, routes.decides(node.name), Batches.copy)
 
@@ -276,6 +308,7 @@ class Mover:
             MoverError: some items cannot be copied.
         """
         self._progress.step(f"restoring items of {lost} from copies")
+        self._progress.begin("restoring", len(routes.nodes))
         for node in routes.nodes:
             count = await self._all(node.name, routes.orphans(node.name, lost), Batches.restore)
             self._result.restored += (count or Count()).moved
@@ -297,6 +330,7 @@ class Mover:
     async def _strand_once(self, routes: Routes) -> int:
         """Return how many there were."""
         seen = 0
+        self._progress.begin("copying", len(routes.before))
         for node in routes.before:
             count = await self._all(node.name, routes.stranded(node.name), Batches.strand)
             if count is None:
@@ -328,7 +362,8 @@ class Mover:
             total.merge(count)
             if not count.failed:
                 return total
-        raise MoverError(f"{total.failed} items of node {name}: {total.reason}; {_LATER}")
+        failed = items_text(total.failed)
+        raise MoverError(f"{failed} of node {name}: {total.reason}; {_LATER}")
 
     async def take_back(self, document: Document, names: Sequence[str]) -> None:
         """Have the nodes that keys were at get what nodes had that are gone, from copies.
@@ -358,6 +393,7 @@ class Mover:
         With replicas, others are cleared nevertheless: nobody holds their copies any more.
         """
         gone = ""
+        self._progress.begin("removing", len(routes.after))
         for node in routes.after:
             swept = await self._sweep(node.name, routes.arrive(node.name), Batches.remove)
             if swept is None or await self._number(node.name) is None:
@@ -369,7 +405,7 @@ class Mover:
         return gone
 
     async def _move(self, routes: Routes) -> None:
-        self._progress.begin(self._progress.total)
+        self._progress.begin("moving", len(routes.before), self._planned, self._result.items)
         for node in routes.before:
             in_vain = 0
             first = True
@@ -386,7 +422,7 @@ class Mover:
                 in_vain = 0 if count.moved or count.dropped else in_vain + 1
                 if in_vain >= _MAX_IN_VAIN:
                     raise MoverError(
-                        f"{count.failed} items of node {node.name} cannot be moved: "
+                        f"{items_text(count.failed)} of node {node.name} cannot be moved: "
                         f"{count.reason}; {_LATER}"
                     )
                 if in_vain:
@@ -398,6 +434,7 @@ class Mover:
     async def _clear(self, routes: Routes) -> None:
         # Also what could not move, as its new node is gone: others have it by now.
         leaving = self._routes(gone=())
+        self._progress.begin("removing", len(routes.before))
         for node in routes.before:
             wanted = leaving.leave(node.name)
             if routes.replicated and node not in routes.after:
@@ -405,7 +442,13 @@ class Mover:
             if await self._sweep(node.name, wanted, Batches.remove) is None:
                 self._lose(node.name)
 
+    def _count_others(self) -> None:
+        """Count the items that were to move, and that no mover has moved."""
+        its = self._result
+        self._result.others = max(self._planned - its.items - its.dropped - its.restored, 0)
+
     async def _back(self, routes: Routes) -> None:
+        self._progress.begin("thawing", len(routes.before))
         for node in routes.before:
             if await self._sweep(node.name, routes.leave(node.name), Batches.thaw) is None:
                 self._lose(node.name)
@@ -480,8 +523,8 @@ class Mover:
         moves = action is Batches.move
         total = Count()
         async with listing(node, wanted, self._access) as listed:
-            if first and not self._counted:
-                self._progress.total += listed.items
+            if first or not moves:
+                self._progress.node(name, listed.items)
             for batch in listed.batches(self._batch, _BATCH_BYTES):
                 keys = [one.key for one in batch]
                 await self._pace.wait(len(keys))
@@ -489,16 +532,17 @@ class Mover:
                 total.merge(count)
                 self._progressed = self._clock()
                 if moves:
-                    self._note(count, count.seen - count.failed if first else count.moved)
+                    self._note(count)
+                done = count.seen - count.failed if first else count.moved
+                self._progress.advance(done if moves else len(keys), count.bytes)
         return total
 
-    def _note(self, count: Count, done: int) -> None:
+    def _note(self, count: Count) -> None:
         self._result.items += count.moved
         self._result.bytes += count.bytes
         self._result.dropped += count.dropped
         if count.dropped:
             self._result.reason = count.reason
-        self._progress.advance(done, count.bytes)
 
     def _lose(self, name: str) -> None:
         if name not in self._result.lost:
@@ -531,7 +575,7 @@ class Mover:
                 its = self._document.entry(error.node)
                 gone = its is not None and await self._asking(self._absence.look, its)
                 if gone and error.node == name:
-                    self._progress.step(f"node {name} is gone, with what only it held")
+                    self._progress.note(f"node {name} is gone, with what only it held")
                     return None
                 if gone and self._goes_on_without():
                     # Others have copies of what it had, or was to get.
@@ -539,7 +583,7 @@ class Mover:
                     continue
                 if gone and error.node not in announced:
                     announced.add(error.node)
-                    self._progress.step(
+                    self._progress.note(
                         f"node {error.node} is gone; waiting for another one of its name"
                     )
                 if self._clock() - max(since, self._progressed) >= _PATIENCE:

@@ -6,8 +6,8 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Final
 
 from memlite.cluster.membership.encoding import DocumentError, check, decode, encode
@@ -36,8 +36,12 @@ class MoverNote:
         where: its machine and process, for people.
         sequence: rises with each renewal, so that no two contents are the same.
         ended: whether it has stopped moving keys.
-        items: how many items it has moved.
-        total: how many there are to move, as far as is known.
+        items: how many items are done in the present step.
+        total: how many there are, as far as is known.
+        move: the nonce of the move; empty before it has moved any.
+        planned: how many items the move was to move when it began; 0 if nobody has counted them.
+        moved: how many it has moved, with those of processes before this one.
+        size: bytes of their values.
     """
 
     holder: str
@@ -46,6 +50,10 @@ class MoverNote:
     ended: bool = False
     items: int = 0
     total: int = 0
+    move: str = ""
+    planned: int = 0
+    moved: int = 0
+    size: int = 0
 
     def encode(self) -> bytes:
         """Return the object's content."""
@@ -59,8 +67,11 @@ class MoverNote:
             DocumentError: it is something else.
         """
         try:
-            note = cls(**decode(data))
+            known = {one.name for one in fields(cls)}
+            note = cls(**{name: its for name, its in decode(data).items() if name in known})
             check(isinstance(note.sequence, int) and isinstance(note.ended, bool), "sequence")
+            for number in (note.items, note.total, note.planned, note.moved, note.size):
+                check(isinstance(number, int), "a number of items")
         except (ValueError, TypeError) as error:
             raise DocumentError(f"{MOVER}: not a mover's: {error}") from None
         return note
@@ -82,11 +93,17 @@ class Permit:
         store: holds the cluster's objects.
         waiting: is told what is waited for.
         clock: returns seconds that never decrease.
+
+    Attributes:
+        before: what the process said last that had the right before; None if there was none.
+        progress: returns what has become of the attributes of this process's note.
     """
 
     store: Store
     waiting: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
+    before: MoverNote | None = None
+    progress: Callable[[], Mapping[str, int | str]] = dict
     _note: MoverNote = field(default_factory=_new_note)
 
     async def acquire(self) -> None:
@@ -106,6 +123,16 @@ class Permit:
             if seen is not None and not free and (stored and stored.data) != seen.data:
                 raise self._taken(other)
             if free or self.clock() - since >= LEASE:
+                if other is not None:
+                    # Also if this process is killed before it says anything itself.
+                    self.before = other
+                    self._note = replace(
+                        self._note,
+                        move=other.move,
+                        planned=other.planned,
+                        moved=other.moved,
+                        size=other.size,
+                    )
                 try:
                     await self._write(stored)
                 except Conflict:
@@ -116,23 +143,19 @@ class Permit:
             seen = stored
             await asyncio.sleep(READING)
 
-    async def hold(self, progress: Callable[[], tuple[int, int]]) -> None:
+    async def hold(self) -> None:
         """Renew the lease until cancelled.
 
         A store that does not answer for a while is no reason to stop: who takes the right meanwhile
         is noticed afterwards.
-
-        Args:
-            progress: returns how many items have moved, and how many there are.
 
         Raises:
             PermitLostError: somebody else has taken the right.
         """
         while True:
             await asyncio.sleep(RENEWAL)
-            items, total = progress()
             with contextlib.suppress(StoreUnavailableError, DocumentError):
-                await self._renew(items=items, total=total)
+                await self._renew(ended=False)
 
     async def release(self) -> None:
         """Give the right up; without success its lease runs out."""
@@ -141,12 +164,12 @@ class Permit:
         except (StoreUnavailableError, DocumentError, PermitLostError):
             return
 
-    async def _renew(self, **changes: int) -> None:
+    async def _renew(self, *, ended: bool) -> None:
         stored = await self.store.read(MOVER)
         note = None if stored is None else MoverNote.decode(stored.data)
         if note is None or note.holder != self._note.holder:
             raise self._taken(note)
-        self._note = replace(self._note, **changes)  # type: ignore[arg-type]
+        self._note = replace(self._note, ended=ended, **self.progress())  # type: ignore[arg-type]
         try:
             await self._write(stored)
         except Conflict:

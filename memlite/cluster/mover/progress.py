@@ -6,14 +6,17 @@ import time
 from collections.abc import Callable
 from typing import Final, TextIO
 
-from memlite.cluster.plan import size_text
+from memlite.cluster.plan import items_text, size_text
 
 __all__ = ["Progress", "progress_display"]
 
 _LINE_SECONDS: Final = 5.0
 _BAR_SECONDS: Final = 0.2
-_BAR_CELLS: Final = 20
 _NARROW: Final = 80
+# A bar is longer where there are as many columns. Its length must not change all the time.
+_WIDE: Final = 100
+_WIDE_CELLS: Final = 20
+_CELLS: Final = 12
 
 
 class Progress:
@@ -23,40 +26,96 @@ class Progress:
         clock: returns seconds that never decrease.
 
     Attributes:
-        items: items that have moved so far, including those that were moved by clients.
-        total: how many there are to move, as far as is known.
-        bytes: those of the values that have moved.
+        items: items that are done so far in the present step, including those that clients have
+            moved.
+        total: how many there are, as far as is known.
+        bytes: those of the values that were sent.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.items = self.total = self.bytes = 0
         self._clock = clock
+        self._doing = ""
+        self._from = 0  # items that were done when it began
+        self._known = False  # whether the total is that of all nodes
+        self._nodes = 0
+        self._seen: list[str] = []
+        self._of_node = self._done_of_node = 0
         self._began = clock()
 
     def step(self, text: str) -> None:
         """Say what is being done now."""
 
-    def begin(self, total: int) -> None:
-        """Begin to move items."""
-        self.total = total
+    def note(self, text: str) -> None:
+        """Say something that is to stay on the screen."""
+        self.step(text)
+
+    def begin(self, doing: str, nodes: int, total: int = 0, items: int = 0) -> None:
+        """Begin to do something with items of several nodes.
+
+        Args:
+            doing: what, in a word or two.
+            nodes: how many there are.
+            total: how many items they have; 0 if that shows node by node.
+            items: how many of these are done already.
+        """
+        self._doing, self._nodes, self._seen = doing, nodes, []
+        self.total, self.items, self._from, self.bytes = max(total, items), items, items, 0
+        self._of_node = self._done_of_node = 0
+        self._known = total > 0
         self._began = self._clock()
+        self.advance(0, 0)
+
+    def node(self, name: str, items: int) -> None:
+        """Begin, or begin again, with a node of which so many items are known now."""
+        if name not in self._seen:
+            self._seen.append(name)
+        self._of_node, self._done_of_node = items, 0
+        if not self._known:
+            self.total = self.items + items
+        self.advance(0, 0)
 
     def advance(self, items: int, size: int) -> None:
-        """Count items that have moved."""
+        """Count items that are done."""
         self.items += items
+        self._done_of_node += items
         self.bytes += size
         self.total = max(self.total, self.items)
 
     def close(self) -> None:
         """Leave the terminal as it should be."""
 
-    def status(self) -> str:
-        """Return how far it is, with rate and remaining time."""
+    def share(self) -> float:
+        """Return how much of the step is done, from 0 to 1.
+
+        While the number of items is not known, all nodes count as equally long.
+        """
+        if self._known:
+            return self.items / self.total
+        if not self._seen:
+            return 0.0
+        of_node = self._done_of_node / self._of_node if self._of_node else 1.0
+        return min((len(self._seen) - 1 + min(of_node, 1.0)) / max(self._nodes, 1), 1.0)
+
+    def status(self) -> list[str]:
+        """Return how far it is, from what matters most to what matters least."""
         seconds = max(self._clock() - self._began, 1e-9)
-        rate = self.items / seconds
-        text = f"{self.items:,} of {self.total:,} items, {size_text(self.bytes)}, {rate:,.0f}/s"
-        left = self.total - self.items
-        return f"{text}, {_time(left / rate)} left" if rate and left else text
+        rate = (self.items - self._from) / seconds
+        if self._known:
+            texts = [f"{self.items:,} of {items_text(self.total)}"]
+        elif self._seen:
+            texts = [f"node {len(self._seen)} of {self._nodes}", items_text(self.items)]
+        else:
+            texts = [f"node 1 of {self._nodes}"]
+        if rate:
+            done = self.share()
+            before = self._from / self.total if self._known else 0.0
+            if before < done < 1:
+                texts.append(f"{_time(seconds * (1 - done) / (done - before))} left")
+            texts.append(f"{rate:,.0f}/s")
+        if self.bytes:
+            texts.append(size_text(self.bytes))
+        return texts
 
 
 class _Bar(Progress):
@@ -70,19 +129,18 @@ class _Bar(Progress):
         self._show(text)
         self._next = 0.0
 
-    def begin(self, total: int) -> None:
-        super().begin(total)
-        self.advance(0, 0)
+    def note(self, text: str) -> None:
+        self.close()
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
+        self._next = 0.0
 
     def advance(self, items: int, size: int) -> None:
         super().advance(items, size)
         if self._clock() < self._next:
             return
         self._next = self._clock() + _BAR_SECONDS
-        share = self.items / self.total if self.total else 0.0
-        filled = round(share * _BAR_CELLS)
-        bar = "#" * filled + "-" * (_BAR_CELLS - filled)
-        self._show(f"moving [{bar}] {share:4.0%} {self.status()}")
+        self._show(self._line(_columns() - 1))
 
     def close(self) -> None:
         if self._shown:
@@ -90,9 +148,22 @@ class _Bar(Progress):
             self._stream.flush()
             self._shown = False
 
+    def _line(self, columns: int) -> str:
+        """Return the line, without what has no room."""
+        cells = _WIDE_CELLS if columns >= _WIDE - 1 else _CELLS
+        share, texts = self.share(), self.status()
+        percent = f"{int(share * 100):3}%"  # 100% is said when all is done
+        filled = int(share * cells)
+        bar = f"{self._doing} [{'#' * filled}{'-' * (cells - filled)}] {percent}"
+        while texts:
+            line = f"{bar} {', '.join(texts)}"
+            if len(line) <= columns:
+                return line
+            texts.pop()
+        return bar
+
     def _show(self, text: str) -> None:
-        width = shutil.get_terminal_size((_NARROW, 24)).columns
-        self._stream.write(f"\r\033[K{text[: width - 1]}")
+        self._stream.write(f"\r\033[K{text[: _columns() - 1]}")
         self._stream.flush()
         self._shown = True
 
@@ -111,7 +182,11 @@ class _Lines(Progress):
         super().advance(items, size)
         if self._clock() >= self._next:
             self._next = self._clock() + _LINE_SECONDS
-            self.step(f"  {self.status()}")
+            self.step(f"  {self._doing}: {int(self.share() * 100)}%, {', '.join(self.status())}")
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size((_NARROW, 24)).columns
 
 
 def _time(seconds: float) -> str:

@@ -208,10 +208,11 @@ def test_a_mover_that_was_killed_is_resumed(here: Cluster, phase: str) -> None:
     add(here, "memlite", "ab")
     before = fill(here)
     command = ("add", here.start("c", "memlite"))
-    mover = here.begin(*command, "--rate", "100")
+    planned = json.loads(here.run(*command, "--dry-run", "--json").stdout)["moved"]["items"]
+    mover = here.begin(*command, "--rate", "20" if phase == "move" else "100")
     here.wait_for_phase(phase)
     if phase == "move":
-        assert wait_until(lambda: here.items("c") > 0)
+        assert wait_until(lambda: here.show()["move"]["mover"]["items"] > 0)
     mover.kill()
     mover.wait()
     other = here.run("add", here.start("d", "memlite"))
@@ -220,8 +221,12 @@ def test_a_mover_that_was_killed_is_resumed(here: Cluster, phase: str) -> None:
     shown = here.show()
     assert shown["move"]["phase"] == phase
     assert shown["move"]["target"] == ["a", "b", "c"]
-    again = here.run(*(command if phase == "move" else ("resume",)))
+    again = here.run(*(command if phase == "move" else ("resume",)), "--json")
     assert again.returncode == 0, again.stderr
+    result = json.loads(again.stdout)
+    assert result["moved"]["items"] + result["others"] == planned, "both processes' are counted"
+    assert (result["earlier"] > 0) >= (phase == "move")
+    assert result["moved"]["bytes"] == 8 * result["moved"]["items"]
     assert "waiting for the lease of process" in again.stderr
     assert here.places() == {"a": "member", "b": "member", "c": "member"}
     assert read(here) == before

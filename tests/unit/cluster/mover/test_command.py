@@ -18,6 +18,9 @@ from memlite.cluster.topology import Node
 from memlite.core.errors import StartError
 
 MEMBERS = (Entry("a", "h:1", 5), Entry("b", "h:2", 0, leased=False), Entry("c", "h:3", 5))
+MORE = (
+    "1 more: moved, replaced or removed by clients, moved by a process that was killed, or expired"
+)
 HOT = (HotKey(b"hot", 5),)
 
 
@@ -171,6 +174,32 @@ def test_copies_are_counted(
         store.run("drain", "c")
         lines = ["moved 0 items, 0 B", shown, "epoch 7, members a, b, c"]
     assert capsys.readouterr().out.splitlines() == lines
+
+
+@pytest.mark.parametrize(
+    ("made", "lines"),
+    [
+        (Result(items=1, bytes=1), ["moved 1 item, 1 B"]),
+        (
+            Result(items=2000, bytes=4096, earlier=500, others=7),
+            [
+                "moved 2,000 items, 4.0 KiB; 500 of them before this process",
+                "7 more: moved, replaced or removed by clients, or expired",
+            ],
+        ),
+        (
+            Result(items=2, dropped=1, reason="too large", others=1, killed=True),
+            [
+                "moved 2 items, 0 B",
+                MORE,
+                "1 item is gone: too large",
+            ],
+        ),
+    ],
+)
+def test_the_result_counts_what_all_have_moved(made: Result, lines: list[str]) -> None:
+    text = command._as_text(made, Document(7, MEMBERS), moves=True)
+    assert text.splitlines()[:-1] == lines
 
 
 async def forever(*_arguments: object) -> None:

@@ -14,6 +14,7 @@ from memlite.cluster.membership.lease import LEASE
 from memlite.cluster.mover.absence import Absence
 from memlite.cluster.mover.batches import Batches, Count
 from memlite.cluster.mover.mover import Mover, MoverError
+from memlite.cluster.mover.permit import MoverNote
 from memlite.cluster.mover.progress import Progress
 from memlite.cluster.mover.routes import Routes
 from memlite.cluster.node_access import NodeAccess
@@ -107,6 +108,7 @@ def test_items_that_clients_have_moved_count_as_progress_once() -> None:
     counts = [Count(seen=3, moved=1, failed=1), Count(seen=3, moved=1)]
     mover = SweepingMover(Phase.MOVE)
     progress: Progress = mover._progress
+    progress.begin("moving", 4)
     with (
         patch("memlite.cluster.mover.mover.listing", lambda *_: nullcontext(listed)),
         patch.object(Batches, "move", AsyncMock(side_effect=counts)),
@@ -121,7 +123,7 @@ def test_items_that_clients_have_moved_count_as_progress_once() -> None:
 def test_the_move_does_not_go_on_while_items_are_stranded() -> None:
     mover = SweepingMover(Phase.MOVE, lost="d")
     mover.counts = [Count(failed=1, reason="busy")] * 20
-    with pytest.raises(MoverError, match="1 items of node a: busy"):
+    with pytest.raises(MoverError, match="1 item of node a: busy"):
         mover.strand()
 
 
@@ -150,3 +152,62 @@ def test_copies_that_there_are_stay_when_there_are_to_be_more(former: int) -> No
         had = [key for key in KEYS if at in topology.router().replicas(key, former)]
         assert had
         assert removed[node.name] == [key for key in KEYS if key not in had]
+
+
+@pytest.mark.parametrize(
+    ("phase", "nonce", "counts"),
+    [
+        (Phase.MOVE, NONCE, (70, 70, 4900, 100, True)),
+        (Phase.SETTLE, NONCE, (70, 70, 4900, 100, True)),
+        (Phase.MOVE, NONCE[::-1], (0, 0, 0, 0, False)),
+        (Phase.BACK, NONCE, (0, 0, 0, 0, False)),
+    ],
+)
+def test_what_a_killed_process_has_moved_is_counted(
+    phase: Phase, nonce: str, counts: tuple[int, ...]
+) -> None:
+    mover = SweepingMover(phase)
+    note = MoverNote("x", "process 1 on a", move=nonce, planned=100, moved=70, size=4900)
+    mover.go_on_from(note, mover._document)
+    its = mover._result
+    assert (its.items, its.earlier, its.bytes, mover._planned, its.killed) == counts
+    its.items += 20
+    its.dropped += 3
+    mover._count_others()
+    assert its.others == max(counts[3] - counts[0] - 23, 0)
+    assert mover.noted()["moved"] == counts[0] + 20
+
+
+def test_a_bar_goes_on_where_it_was() -> None:
+    mover = SweepingMover(Phase.MOVE)
+    note = MoverNote("x", "process 1 on a", ended=True, move=NONCE, planned=100, moved=70)
+    mover.go_on_from(note, mover._document)
+    with patch.object(mover, "_patiently", AsyncMock(return_value=Count())):
+        asyncio.run(mover._move(mover.routes))
+    assert (mover._progress.items, mover._progress.total) == (70, 100)
+    assert not mover._result.killed
+
+
+@pytest.mark.parametrize("phase", [Phase.GATHER, Phase.SPREAD])
+def test_copies_count_as_progress(phase: Phase) -> None:
+    listed = Mock(items=3, batches=lambda *_: [[Mock(key=key) for key in KEYS[:3]]])
+    mover = SweepingMover(phase)
+    shares: list[float] = []
+
+    async def copy(_batches: Batches, _name: str, keys: Sequence[bytes]) -> Count:
+        shares.append(mover._progress.share())
+        return Count(seen=len(keys), moved=2 * len(keys), bytes=10)
+
+    async def sweep(name: str, wanted: Callable[[bytes], bool], action: Action) -> Count:
+        return await mover._work(name, wanted, action, mover.routes)
+
+    with (
+        patch("memlite.cluster.mover.mover.listing", lambda *_: nullcontext(listed)),
+        patch.object(mover, "_sweep", sweep),
+        patch.object(Batches, "remove", AsyncMock(return_value=Count(seen=3))),
+        patch.object(Batches, "copy", copy),
+    ):
+        asyncio.run(mover._gather(mover.routes))
+    assert len(shares) == len(mover.routes.before)
+    assert shares == [number / len(shares) for number in range(len(shares))]
+    assert mover._progress.share() == 1

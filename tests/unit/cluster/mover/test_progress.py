@@ -29,7 +29,7 @@ def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 def moved(display: Progress, pass_time: Callable[[float], None]) -> None:
     display.step("phase move: moving items")
-    display.begin(1000)
+    display.begin("moving", 3, 1000)
     for _ in range(4):
         pass_time(2)
         display.advance(100, 1024)
@@ -41,7 +41,7 @@ def test_lines(pass_time: Callable[[float], None]) -> None:
     moved(progress_display(quiet=False, stream=stream), pass_time)
     assert stream.getvalue().splitlines() == [
         "phase move: moving items",
-        "  300 of 1,000 items, 3.0 KiB, 50/s, 0:00:14 left",
+        "  moving: 30%, 300 of 1,000 items, 0:00:14 left, 50/s, 3.0 KiB",
     ]
 
 
@@ -50,9 +50,84 @@ def test_a_bar(pass_time: Callable[[float], None]) -> None:
     moved(progress_display(quiet=False, stream=stream), pass_time)
     shown = stream.getvalue().split("\r\033[K")
     assert shown[1] == "phase move: moving items"
-    assert shown[-2].startswith("moving [########------------]  40% 400 of 1,000 items, 4.0 KiB, 5")
+    assert shown[-2] == (
+        "moving [####--------]  40% 400 of 1,000 items, 0:00:12 left, 50/s, 4.0 KiB"
+    )
     assert max(map(len, shown)) < displays._NARROW
     assert shown[-1] == "", "the line is empty at the end"
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (
+            120,
+            "[########------------]  40% 4,000,000 of 9,999,999 items, 0:00:12 left, 500,000/s, 3",
+        ),
+        (80, "[####--------]  40% 4,000,000 of 9,999,999 items, 0:00:12 left"),
+        (64, "[####--------]  40% 4,000,000 of 9,999,999 items"),
+        (40, "[####--------]  40%"),
+    ],
+)
+def test_what_has_no_room_is_left_out(
+    pass_time: Callable[[float], None], monkeypatch: pytest.MonkeyPatch, columns: int, line: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    stream = Terminal()
+    display = progress_display(quiet=False, stream=stream)
+    display.begin("moving", 3, 9_999_999)
+    pass_time(8)
+    display.advance(4_000_000, 4_000_000_000)
+    shown = stream.getvalue().split("\r\033[K")[-1]
+    assert shown.startswith(f"moving {line}")
+    assert len(shown) < columns
+
+
+def test_a_step_whose_items_show_node_by_node(pass_time: Callable[[float], None]) -> None:
+    """The bar neither stands still nor goes back, whatever the nodes turn out to have."""
+    stream = Terminal()
+    display = progress_display(quiet=False, stream=stream)
+    display.begin("copying", 2)
+    shares = []
+    for name, items in (("one", 400), ("two", 4)):
+        display.node(name, items)
+        shares.append(display.share())
+        for _ in range(4):
+            pass_time(1)
+            display.advance(items // 4, 10)
+            shares.append(display.share())
+    assert shares == [0, 0.125, 0.25, 0.375, 0.5, 0.5, 0.625, 0.75, 0.875, 1]
+    display.close()
+    shown = stream.getvalue().split("\r\033[K")
+    assert shown[1] == "copying [------------]   0% node 1 of 2"
+    assert shown[-2].startswith("copying [############] 100% node 2 of 2, 404 items, 50/s")
+    display.begin("removing", 2)
+    display.node("one", 0)
+    assert display.share() == 0.5, "there is nothing to be done at this one"
+    display.node("one", 10)
+    assert display.share() == 0, "it has come back, with others"
+
+
+def test_what_was_done_before_is_not_this_process_s_rate(
+    pass_time: Callable[[float], None],
+) -> None:
+    display = progress_display(quiet=True)
+    display.begin("moving", 3, 1000, 600)
+    assert display.status() == ["600 of 1,000 items"]
+    pass_time(10)
+    display.advance(200, 0)
+    assert display.status() == ["800 of 1,000 items", "0:00:10 left", "20/s"]
+
+
+def test_notes_stay_on_a_terminal(pass_time: Callable[[float], None]) -> None:
+    stream = Terminal()
+    display = progress_display(quiet=False, stream=stream)
+    display.begin("moving", 1, 1)
+    display.note("node b is gone")
+    pass_time(1)
+    display.advance(1, 0)
+    assert "\r\033[Knode b is gone\n\r\033[Kmoving" in stream.getvalue()
+    assert stream.getvalue().endswith("100% 1 of 1 item, 1/s")
 
 
 def test_quiet(pass_time: Callable[[float], None]) -> None:
