@@ -17,7 +17,17 @@ from memlite.loadtest.results import (
 )
 from memlite.loadtest.units import duration, grouped, percent
 
-__all__ = ["Row", "findings", "is_proxy", "machine_shares", "row_of", "rows"]
+__all__ = [
+    "Row",
+    "capacity",
+    "findings",
+    "is_proxy",
+    "label_of",
+    "machine_shares",
+    "row_of",
+    "rows",
+    "shared_machine",
+]
 
 # A process that uses this share of a core, or a machine of its cores, is the limit.
 _BUSY: Final = 0.85
@@ -102,7 +112,7 @@ def row_of(results: Results, info: TargetInfo, point: Point) -> Row:
     machine = _busiest(known, info.placed) if info.placed else _machine(known, cores)
     return Row(
         target=target,
-        label=target.partition(", ")[2] or target,
+        label=label_of(info),
         cluster=info.cluster,
         point=point,
         proxy=max(proxies, default=None),
@@ -112,6 +122,11 @@ def row_of(results: Results, info: TargetInfo, point: Point) -> Row:
         machine=machine,
         limit=_limit(point, proxies, nodes, machine, several=bool(info.placed)),
     )
+
+
+def label_of(info: TargetInfo) -> str:
+    """Return the path of a cluster, and in a comparison of runs that of the run."""
+    return info.name.partition(", ")[2] or info.name
 
 
 def _shares(processes: Mapping[str, ServerUse]) -> dict[str, float]:
@@ -198,9 +213,7 @@ def findings(results: Results) -> list[str]:
     for row in sorted(found, key=lambda row: row.cluster.nodes):
         by_label.setdefault(row.label, []).append(row)
     sentences = [_growth(label, of_label) for label, of_label in by_label.items()]
-    several = {info.name for info in results.targets if info.placed}
-    together = [row for row in found if row.target not in several]
-    return [*sentences, *_capacity(found), *_shared_machine(together)]
+    return [*sentences, *capacity(found), *shared_machine(results, found)]
 
 
 def _growth(label: str, found: Sequence[Row]) -> str:
@@ -212,7 +225,7 @@ def _growth(label: str, found: Sequence[Row]) -> str:
     return f"Operations per second, {label}: {'; '.join(parts)}."
 
 
-def _capacity(found: Sequence[Row]) -> Iterator[str]:
+def capacity(found: Sequence[Row]) -> Iterator[str]:
     """Say what a proxy with a core of its own could serve: what a crowded machine hides."""
     proxied = [row for row in found if row.cluster.path == PROXIED and row.proxy_demand]
     if not proxied:
@@ -226,8 +239,10 @@ def _capacity(found: Sequence[Row]) -> Iterator[str]:
     )
 
 
-def _shared_machine(found: Sequence[Row]) -> Iterator[str]:
-    busiest = max((row.machine or 0.0 for row in found), default=0.0)
+def shared_machine(results: Results, found: Sequence[Row]) -> Iterator[str]:
+    """Say whether clusters on one machine kept it so busy that more nodes cannot be faster."""
+    several = {info.name for info in results.targets if info.placed}
+    busiest = max((row.machine or 0.0 for row in found if row.target not in several), default=0.0)
     if busiest >= _BUSY:
         yield (
             "All nodes, proxies and the load generator shared this machine, whose processors "

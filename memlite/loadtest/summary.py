@@ -5,6 +5,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.table import Table
 
+from memlite.loadtest.overview import Grid, grids
 from memlite.loadtest.prices import Prices, costs
 from memlite.loadtest.recommendation import choices, recommendation
 from memlite.loadtest.results import Interval, Point, Results
@@ -30,10 +31,17 @@ def print_summary(results: Results, prices: Prices, stream: TextIO) -> None:
                 style="red",
             )
     console.print()
+    summarised = grids(results)
+    for grid in summarised:
+        console.print(grid.title, markup=False, style="bold")
+        console.print(_grid(grid))
+        if grid.legend:
+            console.print(grid.legend, markup=False)
+        console.print()
     available = choices(results, costs(results, prices))
     answer = recommendation(available, prices.currency)
     for sentence in [*answer, *findings(results), *warnings(results)]:
-        console.print(sentence, markup=False)
+        console.print(sentence, markup=False, end="\n\n" if summarised else "\n")
 
 
 def _table(results: Results) -> Table:
@@ -48,6 +56,16 @@ def _table(results: Results) -> Table:
         table.add_column(title, justify="right")
     for point in results.points:
         table.add_row(*_row(point, show_rate, show_size))
+    return table
+
+
+def _grid(grid: Grid) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("")
+    for label in grid.labels:
+        table.add_column(label, justify="right")
+    for nodes, cells in grid.rows:
+        table.add_row(nodes, *(f"{one.throughput} {one.letter or ' '}" for one in cells))
     return table
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from memlite.loadtest import scaling, selection, sweep
+from memlite.loadtest import overview, scaling, selection, sweep
 from memlite.loadtest.checking import doubts
 from memlite.loadtest.doubt import Comparison, compare, doubt_about_saturation, machine_doubt
 from memlite.loadtest.results import Knee, Latency, Point, Results
@@ -33,6 +33,8 @@ def findings(results: Results) -> list[str]:
         return ["Nothing was measured."]
     if selection.is_concurrent(results):
         return [*_concurrent(results)]
+    if overview.summarises(results):
+        return [*overview.findings(results), *_knees(results), *_bursts(results)]
     return [
         *_closed_loop(results),
         *sweep.findings(results),
@@ -50,7 +52,7 @@ def warnings(results: Results) -> list[str]:
         results: see `findings`.
     """
     return [
-        *_machine_warning([*results.points, *results.bursts]),
+        *_machine_warning(results),
         *_check_warning(results.points),
         *_error_warnings(results),
         *_single_repetition(results.points),
@@ -280,11 +282,14 @@ def _same_load(points: Sequence[Point]) -> bool:
 # Warnings
 
 
-def _machine_warning(points: Sequence[Point]) -> Iterator[str]:
+def _machine_warning(results: Results) -> Iterator[str]:
+    points = [*results.points, *results.bursts]
     disturbed = [point for point in points if machine_doubt([point])]
     if disturbed:
         *names, last = dict.fromkeys(point.target for point in disturbed)
         measured = f"{', '.join(names)} and {last} were" if names else f"{last} was"
+        if overview.summarises(results):
+            measured = f"{overview.named(results, [*names, last])} were"
         yield (
             f"While {measured} measured, {machine_doubt(disturbed)}: on a quiet machine the "
             "figures may differ."
@@ -297,6 +302,14 @@ def generator_warnings(results: Results) -> Iterator[str]:
     Args:
         results: see `findings`.
     """
+    if overview.summarises(results):
+        names = dict.fromkeys(one.target for one in results.points if one.generator_limited)
+        if names:
+            yield (
+                f"The load generator was the bottleneck for {overview.named(results, names)}: they "
+                "may be faster than these figures suggest."
+            )
+        return
     for name, of_target in selection.by_target(results, results.points).items():
         limited = [point for point in of_target if point.generator_limited]
         if limited:

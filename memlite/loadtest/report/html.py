@@ -6,7 +6,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from memlite.loadtest import files, scaling, selection, units
+from memlite.loadtest import files, overview, scaling, selection, units
 from memlite.loadtest.cells import (
     PER_SECOND,
     UNKNOWN,
@@ -79,6 +79,7 @@ def _page(
         answer=answer,
         choices=[_choice(one, data.prices) for one in available] if answer else [],
         sentences=findings(results),
+        grids=overview.grids(results),
         warnings=[
             *generator_warnings(results),
             *warnings(results),
