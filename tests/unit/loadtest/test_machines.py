@@ -168,3 +168,11 @@ def test_several_machines_of_servers_that_are_started_here_are_refused(given, tm
     assert main([*arguments, "--cluster", "1,2"]) == 64
     assert "--machine: all servers are started on this machine" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_the_power_and_the_price_of_each_machine_of_the_table_are_known():
+    shipped = machines.load().machines.values()
+    assert all(one.watts and one.hour and one.cores and one.memory for one in shipped)
+    # A core and its memory cost about the same: a figure of another unit would stand out.
+    per_core = [one.hour / one.cores for one in shipped if one.rented]
+    assert max(per_core) < 2 * min(per_core)
