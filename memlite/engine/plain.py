@@ -14,7 +14,7 @@ from memlite.memory import FullItem, Item, ItemTable, Part
 from memlite.memory.item import END, FETCHED, FRESH_BITS, FULL, VIEW_FROM, extended, wire_form
 from memlite.memory.usage import MASK
 from memlite.protocol import replies
-from memlite.protocol.limits import MAX_GET_LENGTH, item_total
+from memlite.protocol.limits import CLUSTER_LINE, MAX_GET_LENGTH, item_total
 from memlite.telemetry.counters import Counters
 
 __all__ = ["PlainEngine"]
@@ -102,6 +102,7 @@ class PlainEngine(MetaEngine):
             or line.rfind(b" ") != _SPACE_AT
             or line.find(b"\n") != len(line) - 1
             or not _SHORTEST_GET <= len(line) <= MAX_GET_LENGTH
+            or line == CLUSTER_LINE
         ):
             return None
         self.counters.get_misses += 1

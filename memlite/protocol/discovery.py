@@ -4,12 +4,19 @@ from collections.abc import Iterable
 from typing import Final
 
 from memlite.protocol import packets, replies
+from memlite.protocol.limits import CLUSTER_KEY
 from memlite.protocol.packets import BinaryRequest, Status
 
-__all__ = ["CLUSTER_KEY", "CONFIG_GET", "config_packet", "config_reply", "item_reply", "listing"]
-
-CLUSTER_KEY: Final = b"AmazonElastiCache:cluster"
-"""The key whose ``get`` is the old form of ``config get cluster``."""
+__all__ = [
+    "CLUSTER_KEY",
+    "CONFIG_GET",
+    "config_packet",
+    "config_reply",
+    "item_packet",
+    "item_reply",
+    "listing",
+    "old_form",
+]
 
 CONFIG_GET: Final = 0x60
 """The opcode of ``config get`` in the binary protocol. memcached does not know it."""
@@ -37,6 +44,45 @@ def item_reply(payload: bytes, unique: int | None = None) -> bytes:
     return b"VALUE %b 0 %d%b\r\n%b\r\nEND\r\n" % (CLUSTER_KEY, len(payload), last, payload)
 
 
+def old_form(reply: bytes, *, with_unique: bool = False) -> bytes:
+    """Return the reply to a retrieval of `CLUSTER_KEY` of a server that has no such item.
+
+    Args:
+        reply: its reply to ``config get cluster``.
+        with_unique: whether a cas unique is shown, which is the version.
+    """
+    if reply == replies.ERROR:
+        return replies.END
+    if not reply.startswith(b"CONFIG "):
+        return reply
+    payload = _payload(reply)
+    return item_reply(payload, _version(payload) if with_unique else None)
+
+
+def item_packet(request: BinaryRequest, key: bytes, reply: bytes) -> bytes:
+    """Return the reply to a packet that retrieves `CLUSTER_KEY`; empty if it is a miss.
+
+    Args:
+        request: the packet.
+        key: the key that is shown.
+        reply: as of `old_form`.
+    """
+    if reply == replies.ERROR:
+        return b""
+    if not reply.startswith(b"CONFIG "):
+        return config_packet(request, reply)
+    payload = _payload(reply)
+    return packets.hit_head(request, 0, key, len(payload), _version(payload)) + payload
+
+
+def _payload(reply: bytes) -> bytes:
+    return reply[reply.index(b"\r\n") + 2 : -len(b"\r\nEND\r\n")]
+
+
+def _version(payload: bytes) -> int:
+    return int(payload.split(b"\n", 1)[0])
+
+
 def config_packet(request: BinaryRequest, reply: bytes) -> bytes:
     """Return the reply to a packet with `CONFIG_GET`, whose key says what is asked for.
 
@@ -45,7 +91,7 @@ def config_packet(request: BinaryRequest, reply: bytes) -> bytes:
         reply: the reply to the same command as text.
     """
     if reply.startswith(b"CONFIG "):
-        payload = reply[reply.index(b"\r\n") + 2 : -len(b"\r\nEND\r\n")]
+        payload = _payload(reply)
         return packets.hit_head(request, 0, b"", len(payload), 0) + payload
     if reply == replies.ERROR:
         return packets.failure(request, Status.UNKNOWN_COMMAND)

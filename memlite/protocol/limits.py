@@ -3,7 +3,14 @@
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["MAX_GET_LENGTH", "MAX_KEY_LENGTH", "Limits", "item_total"]
+__all__ = [
+    "CLUSTER_KEY",
+    "CLUSTER_LINE",
+    "MAX_GET_LENGTH",
+    "MAX_KEY_LENGTH",
+    "Limits",
+    "item_total",
+]
 
 MAX_KEY_LENGTH: Final = 250
 """The length of the longest key of memcached's protocols, in bytes."""
@@ -13,6 +20,12 @@ MAX_GET_LENGTH: Final = len(b"get \r\n") + MAX_KEY_LENGTH
 
 Longer lines are not looked up in the index, because hashing takes time linear in the length.
 """
+
+CLUSTER_KEY: Final = b"AmazonElastiCache:cluster"
+"""The key whose ``get`` is the old form of ``config get cluster``."""
+
+CLUSTER_LINE: Final = b"get %b\r\n" % CLUSTER_KEY
+"""That ``get``. If there is no such item, shortcuts must leave it to the command sets."""
 
 # memcached 1.6 adds these to key and value when it sizes an item: 48 bytes of header, 8 for the cas
 # unique, a NUL after the key, 4 bytes of client flags unless they are 0, and the value's "\r\n".

@@ -11,7 +11,7 @@ from memlite.memory import Item, Part, nameable
 from memlite.memory.item import VIEW_FROM
 from memlite.protocol import packets
 from memlite.protocol.commands import Arguments
-from memlite.protocol.discovery import CONFIG_GET, config_packet
+from memlite.protocol.discovery import CLUSTER_KEY, CONFIG_GET, config_packet, item_packet
 from memlite.protocol.handler import Shortcuts
 from memlite.protocol.packets import (
     DO_NOT_CREATE,
@@ -96,7 +96,11 @@ class BinaryCommands(ShortBinaryCommands):
         """GET, GETK (with the key in the reply), and their quiet variants."""
         item = self._engine.fetch(request.key)
         if item is None:
-            self._miss(request)
+            listed = self._nodes(request) if request.key == CLUSTER_KEY else b""
+            if listed:
+                self.out.append(listed)
+            else:
+                self._miss(request)
         else:
             key = request.key if request.opcode in WITH_KEY else b""
             unique = self._unique(item)
@@ -106,6 +110,11 @@ class BinaryCommands(ShortBinaryCommands):
             else:
                 head = packets.hit_head(request, item.flags, key, item.size, unique)
                 self.out += (head, item.value_part())
+
+    def _nodes(self, request: BinaryRequest) -> bytes:
+        """Return the reply to a retrieval of `CLUSTER_KEY`, for which there is no item."""
+        reply = self._admin().execute([b"config", b"get", b"cluster"], False, self._client)
+        return item_packet(request, request.key if request.opcode in WITH_KEY else b"", reply)
 
     def binary_touch(self, request: BinaryRequest) -> Later | None:
         """TOUCH, and GAT and its variants: get and touch."""

@@ -12,6 +12,7 @@ from memlite.engine import MetaEngine
 from memlite.memory import FullItem, Item, Part
 from memlite.memory.item import END, VIEW_FROM
 from memlite.protocol import packets
+from memlite.protocol.limits import CLUSTER_KEY
 from memlite.protocol.magic import MAGIC_OF_REPLIES
 from memlite.protocol.packets import (
     QUIET,
@@ -93,7 +94,7 @@ class ShortBinaryCommands(CommandSet):
         self, opcode: int, opaque: int, cas: int, extras: bytes, key: bytes, value: bytes
     ) -> bool:
         """GET, GETK and their quiet variants."""
-        if extras or value:
+        if extras or value or key == CLUSTER_KEY:
             return False
         item = self._engine.fetch(key)
         if item is None:

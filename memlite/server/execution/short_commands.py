@@ -14,7 +14,7 @@ from memlite.engine import Outcome
 from memlite.memory.item import VIEW_FROM
 from memlite.protocol import replies
 from memlite.protocol.handler import SEVERAL_GETS, Shortcuts
-from memlite.protocol.limits import MAX_KEY_LENGTH
+from memlite.protocol.limits import CLUSTER_KEY, MAX_KEY_LENGTH
 from memlite.protocol.numbers import small_number
 from memlite.protocol.store_line import MAX_FORMAT, known_rest, read_rest
 from memlite.server.execution.meta_commands import MetaCommands
@@ -83,7 +83,7 @@ class ShortCommands(MetaCommands):
 
     def short_gets(self, words: list[bytes], data: bytes, position: int) -> int:
         """``gets <key>``."""
-        if len(words) != 2 or not 0 < len(words[1]) <= MAX_KEY_LENGTH:
+        if len(words) != 2 or not 0 < len(words[1]) <= MAX_KEY_LENGTH or words[1] == CLUSTER_KEY:
             return 0
         engine = self._engine
         item = engine.fetch(words[1])

@@ -11,7 +11,7 @@ from memlite.memory import Item, Part
 from memlite.memory.usage import MASK
 from memlite.protocol import replies
 from memlite.protocol.handler import Shortcuts
-from memlite.protocol.limits import MAX_GET_LENGTH
+from memlite.protocol.limits import CLUSTER_KEY, CLUSTER_LINE, MAX_GET_LENGTH
 from memlite.server.execution.command_set import Later
 from memlite.server.execution.short_commands import SHORTCUTS, ShortCommands
 from memlite.server.interfaces import Client
@@ -90,6 +90,7 @@ class TextCommands(ShortCommands):
             or line[-3] == _SPACE
             or line.find(b"  ") >= 0
             or line.find(b"\r") != len(line) - 2  # a key contains one
+            or line == CLUSTER_LINE
         ):
             return False
         lines = line.replace(b" ", b"\r\nget ").splitlines(keepends=True)
@@ -117,15 +118,29 @@ class TextCommands(ShortCommands):
 
     def get(self, keys: list[bytes]) -> None:
         """``get <key>*``."""
+        before = len(self.out)
         self._engine.collect(keys, self.out)
-        self.out.append(b"END\r\n")
+        if keys[0] == CLUSTER_KEY and len(keys) == 1 and len(self.out) == before:
+            self.out.append(self._nodes(with_unique=False))
+        else:
+            self.out.append(b"END\r\n")
 
     def gets(self, keys: list[bytes]) -> Later | None:
         """``gets <key>*``: with cas uniques."""
         fetch = self._engine.fetch
         with_unique = self._engine.with_unique
         found = [(key, with_unique(item)) for key in keys if (item := fetch(key)) is not None]
+        if not found and keys == [CLUSTER_KEY]:
+            self.out.append(self._nodes(with_unique=True))
+            return None
         return self._show_uniques(found)
+
+    def _nodes(self, *, with_unique: bool) -> bytes:
+        """Return the reply to a retrieval of `CLUSTER_KEY`, for which there is no item."""
+        from memlite.protocol.discovery import old_form
+
+        asked = [b"config", b"get", b"cluster"]
+        return old_form(self._admin().execute(asked, False, self._client), with_unique=with_unique)
 
     def gat(self, exptime: int, keys: list[bytes]) -> None:
         """``gat <exptime> <key>*``: get and touch."""

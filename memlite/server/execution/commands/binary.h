@@ -90,7 +90,10 @@ static int binary_get(Runner *r, const Packet *p, View *v, int known) {
     int with_key = p->opcode == OP_GETK || p->opcode == OP_GETKQ, quiet = p->opcode == OP_GETQ || p->opcode == OP_GETKQ;
     int done;
     if (p->extras.size || p->value.size) return STOP;
-    if (known == ABSENT) return (done = get_miss(r)) != DONE ? done : binary_miss(r, p, quiet, with_key);
+    if (known == ABSENT) {
+        if (asks_for_nodes(p->key)) return STOP;
+        return (done = get_miss(r)) != DONE ? done : binary_miss(r, p, quiet, with_key);
+    }
     if ((done = make_room(r, v->size + 1024)) != DONE || (done = use_read(r, v)) != DONE) return done;
     COUNT(r, hits);
     return binary_hit(r, p, v, with_key);

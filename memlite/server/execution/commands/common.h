@@ -24,6 +24,9 @@ typedef struct { const char *at; Py_ssize_t size; } Word;
 #define AHEAD 32  /* keys; see ahead.h */
 typedef struct { Word key; Py_hash_t hash; } Ahead;  /* the hash is that of the key's line */
 
+/* The key whose `get` is the old form of `config get cluster`: without such an item, the counterpart answers. */
+static inline int asks_for_nodes(Word key) { return key.size == 25 && !memcmp(key.at, "AmazonElastiCache:cluster", 25); }
+
 #define COUNTERS(X) X(hits) X(get_misses) X(cmd_set) X(total_items) X(cas_hits) X(cas_badval) X(cas_misses) \
     X(delete_hits) X(delete_misses) X(incr_hits) X(incr_misses) X(decr_hits) X(decr_misses) X(cmd_touch) \
     X(touch_hits) X(touch_misses) X(bytes_read) X(bytes_written) X(evictions) X(evicted_unfetched)

@@ -29,8 +29,10 @@ static int text_get(Runner *r, const char *start, const char *at, const char *en
         if (*at == ' ' && r->looks && r->ahead_next == r->ahead_count) look_ahead(r, key.at, end, 0, 1);
         int known = look(r, key, &v);
         if (known < DONE) return known;
-        if (known == ABSENT) misses++;
-        else {
+        if (known == ABSENT) {
+            if (asks_for_nodes(key)) return STOP;
+            misses++;
+        } else {
             if (uniques && r->cas && !v.unique) keys[unnumbered++] = key;
             found[hits].item = v.item;
             found[hits].wire = v.wire;

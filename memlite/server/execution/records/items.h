@@ -223,8 +223,10 @@ static int text_get(Runner *r, const char *start, const char *at, const char *en
         char *to = r->reply + r->reply_size;
         int known = read_item(r, key, to, &v);
         if (known < DONE) return known;
-        if (known == ABSENT) misses++;
-        else {
+        if (known == ABSENT) {
+            if (asks_for_nodes(key)) return STOP;
+            misses++;
+        } else {
             places[hits++] = v.seen.at;
             Py_ssize_t size = v.size - END_SIZE;
             if (uniques) {
