@@ -19,6 +19,7 @@ may use those that are included before it. */
 #include "attributes.h"
 #include "writer.h"
 #include "node.h"
+#include "traced.h"
 #include "flusher.h"
 #include "lone.h"
 #include "parts.h"
@@ -27,7 +28,7 @@ may use those that are included before it. */
 #include "batch.h"
 #include "receiving.h"
 
-#define VERSION 5  /* of the functions: what was compiled for another is not used */
+#define VERSION 6  /* of the functions: what was compiled for another is not used */
 
 static PyMethodDef methods[] = {
     {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, "The pieces of parts in order."},
@@ -53,18 +54,20 @@ static int intern_names(void) {
         {&s_call_together, "call_together"}, {&s_flush, "_flush"}, {&s_handed_out, "_handed_out"}, {&s_lone, "lone"},
         {&s_take_input, "take"}, {&s_appendleft, "appendleft"}, {&s_count_failures, "count_failures"},
         {&s_part_done, "part_done"}, {&s_progressed, "progressed"}, {&s_take, "take_reply"}, {&s_loop, "loop"}, {&s_call_soon, "call_soon"}, {&s_record, "record"},
+        {&s_number, "number"}, {&s_version, "version"}, {&s_name, "name"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!*all[i].to && !(*all[i].to = PyUnicode_InternFromString(all[i].name))) return -1;
     any_answered = (Field){PyUnicode_InternFromString("_answered"), -1};
-    PyTypeObject *types[] = {&Lone_type, &Part_type, &Batch_type, &Writer_type, &Flusher_type, &Calls_type, &Reception_type, &Receiver_type};
+    PyTypeObject *types[] = {&Lone_type, &Part_type, &Batch_type, &Writer_type, &Flusher_type, &Calls_type, &Reception_type, &Receiver_type, &Turns_type, &Traced_type};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) if (PyType_Ready(types[i])) return -1;
     return any_answered.name ? 0 : -1;
 }
 
 PyMODINIT_FUNC PyInit__native(void) {
     PyObject *m = intern_names() ? NULL : PyModule_Create(&module);
-    PyObject *names = m ? Py_BuildValue("[ssssssssssssssssss]", "VERSION", "Batch", "Flusher", "Lone", "Part", "Receiver", "Writer",
+    PyObject *names = m ? Py_BuildValue("[ssssssssssssssssssss]", "VERSION", "Batch", "Flusher", "Lone", "Part", "Receiver", "Traced",
+                                        "Turns", "Writer",
                                         "deliver", "gather", "hand_out", "interleave", "items", "join", "know", "send_progress", "split", "split_gets",
                                         "split_keys") : NULL;
     if (!names || PyModule_AddObjectRef(m, "__all__", names) || PyModule_AddIntMacro(m, VERSION)
@@ -72,6 +75,8 @@ PyMODINIT_FUNC PyInit__native(void) {
         || PyModule_AddObjectRef(m, "Flusher", (PyObject *)&Flusher_type)
         || PyModule_AddObjectRef(m, "Receiver", (PyObject *)&Receiver_type)
         || PyModule_AddObjectRef(m, "Writer", (PyObject *)&Writer_type)
+        || PyModule_AddObjectRef(m, "Traced", (PyObject *)&Traced_type)
+        || PyModule_AddObjectRef(m, "Turns", (PyObject *)&Turns_type)
         || PyModule_AddObjectRef(m, "Batch", (PyObject *)&Batch_type)
         || PyModule_AddObjectRef(m, "Part", (PyObject *)&Part_type)) Py_CLEAR(m);
     Py_XDECREF(names);

@@ -8,6 +8,8 @@ __all__ = [
     "Lone",
     "Part",
     "Receiver",
+    "Traced",
+    "Turns",
     "Writer",
     "deliver",
     "gather",
@@ -22,7 +24,7 @@ __all__ = [
     "split_keys",
 ]
 
-VERSION: Final = 5
+VERSION: Final = 6
 
 _Owner = TypeVar("_Owner")
 
@@ -55,6 +57,7 @@ class Lone:
     out: Any
     dues: Any
     partly: Any
+    turns: Any
     most: int
     alone: bool
     reads: bool
@@ -119,6 +122,42 @@ class Writer:
 class Flusher:
     def __init__(self, node: Any, /) -> None: ...
     def __call__(self) -> None: ...
+
+class Turns:
+    left: int
+    done: Any
+    cluster: Any
+    def __init__(self, every: int, /) -> None: ...
+    @property
+    def every(self) -> int: ...
+
+class Traced:
+    sent: int
+    @property
+    def reads(self) -> bool: ...
+    @property
+    def client(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def request(self) -> bytes: ...
+    @property
+    def reply(self) -> bytes: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def arrival(self) -> int: ...
+    @property
+    def received(self) -> int: ...
+    @property
+    def replied_at(self) -> int: ...
+    def line(self, offset: int, /) -> bytes | None: ...
+    def answer(self, reply: bytes, /) -> None: ...
+    def fail(self, error: bytes, /) -> None: ...
+    def ready(self) -> None: ...
+    def replied(self, replies: Any, /) -> None: ...
 
 class Receiver:
     @overload

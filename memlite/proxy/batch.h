@@ -69,6 +69,21 @@ static PyObject *batch_part(Batch *self, PyObject *args, PyObject *kwargs) {
     return Py_XNewRef((PyObject *)batch_add(self, count, reads));
 }
 
+/* The request among them that is traced; NULL if none is. Without a reference. */
+static Traced *batch_traced(const Batch *self) {
+    return self->observer && Py_IS_TYPE(self->observer, &Traced_type) ? (Traced *)self->observer : NULL;
+}
+
+/* Notes the reply to that one, if it is there. */
+static int batch_look(Batch *self) {
+    Traced *traced = batch_traced(self);
+    if (!traced || traced->received || traced->part >= self->known) return 0;
+    const Part *part = self->parts[traced->part];
+    if (part->have <= traced->place) return 0;
+    Py_ssize_t from = traced->place ? part->ends[traced->place - 1] : 0;
+    return traced_receive(traced, PyBytes_AS_STRING(part->buffer) + from, part->ends[traced->place] - from);
+}
+
 static int batch_answered(Batch *self) {
     Lone *lone = self->lone;
     if (!lone || !lone->dues || !PyList_CheckExact(lone->dues)) return call(self->executor, s_answered);
@@ -80,6 +95,7 @@ static int batch_answered(Batch *self) {
 /* Some replies are there. They are sent soon, as the others may take long. */
 static int batch_progressed(Batch *self) {
     Lone *lone = self->lone;
+    if (batch_look(self)) return -1;
     self->waits = 1;
     if (!lone || !lone->partly || !PyList_CheckExact(lone->partly)) return call(self->executor, s_progressed);
     if (lone->progresses) return 0;
@@ -91,6 +107,7 @@ static int batch_progressed(Batch *self) {
 /* All replies of a node are there. */
 static int batch_part_done(PyObject *bound) {
     Batch *self = (Batch *)bound;
+    if (batch_look(self)) return -1;
     if (--self->missing) return self->waits ? 0 : batch_progressed(self);
     Py_ssize_t number;
     PyObject *reply = join_parts(self->order, self->parts, self->known, self->sent, NULL, &number);
@@ -124,6 +141,11 @@ static Py_ssize_t part_left(const Part *part) {
 static PyObject *batch_available(Batch *self, PyObject *ignored) {
     PyObject *ready = join_parts(self->order, self->parts, self->known, self->sent, NULL, &self->sent);
     if (!ready) return NULL;
+    Traced *traced = batch_traced(self);
+    if (traced && self->sent > traced->number && traced_replied(traced)) {
+        Py_DECREF(ready);
+        return NULL;
+    }
     for (Py_ssize_t i = 0; i < self->known; i++)  /* what was sent need not be kept */
         if (!part_left(self->parts[i]) && part_forget(self->parts[i])) {
             Py_DECREF(ready);
@@ -208,14 +230,34 @@ done:
     return failed;
 }
 
+/* Has the request be traced whose turn it is, if it is among those found; 0 or -1. */
+static int trace_batch(Batch *batch, Turns *turns, PyObject *data, const Requests *found) {
+    Py_ssize_t number = (Py_ssize_t)turns->left - 1;
+    if (number >= found->number) {
+        turns->left -= found->number;
+        return 0;
+    }
+    Py_ssize_t part = found->order[number], from = found->froms[number];
+    Traced *traced = traced_of(turns, batch->executor, found->shares[part].node, PyBytes_AS_STRING(data) + from, found->end - from);
+    if (!traced) return -1;
+    traced->number = number;
+    traced->part = part;
+    for (Py_ssize_t i = 0; i < number; i++) traced->place += found->order[i] == part;
+    turns->left += turns->every - found->number;
+    batch->observer = (PyObject *)traced;
+    return 0;
+}
+
 /* Forwards several known requests; returns how many bytes of `data` they were, 0 if they are left to Python, or -1. */
 static Py_ssize_t take_batch(Lone *lone, PyObject *data) {
     Requests found;
     PyObject *order = NULL, *result;
     Batch *batch = NULL;
     Py_ssize_t size = PyBytes_GET_SIZE(data), done = -1;
-    if (find_requests(data, lone->by_line, lone->nodes, FEW, (long)lone->most, (PyObject *)known.node, &found)) return -1;
-    if (found.number < 2 || (found.end < size && found.number < FEW)) return 0;
+    Turns *turns = lone->turns;
+    Py_ssize_t most = turns && most_together(turns) < FEW ? (Py_ssize_t)most_together(turns) : FEW;
+    if (find_requests(data, lone->by_line, lone->nodes, most, (long)lone->most, (PyObject *)known.node, &found)) return -1;
+    if (found.number < 2 || (found.end < size && found.number < most)) return 0;
     for (int i = 0; i < found.known; i++) {
         int is = is_same(found.shares[i].node, &known.limited, Py_False);
         if (is < 1) return is;
@@ -229,8 +271,10 @@ static Py_ssize_t take_batch(Lone *lone, PyObject *data) {
         if (!(result = PyObject_Vectorcall(known.append, with, 2, NULL))) goto end;
         Py_DECREF(result);
         queued = 1;
+        if (turns && trace_batch(batch, turns, data, &found)) goto end;
         /* What answers at once drops the parts. */
         for (int i = 0; i < found.known; i++) if (send_batch(found.shares[i].node, requests[i], batch->parts[i])) goto end;
+        if (batch_traced(batch) && traced_await(batch_traced(batch), found.shares[batch_traced(batch)->part].node)) goto end;
         done = found.end;
     }
 end:
@@ -288,11 +332,12 @@ static int deliver_batch(PyObject *executor, Lone *lone, Written *written) {
     Batch *batch = first_batch(lone, &waiting);
     if (!batch) return PyErr_Occurred() ? -1 : 0;
     if (waiting > 1 || !batch->reply || !PyBytes_CheckExact(batch->reply) || batch->closes
-        || (batch->observer && batch->observer != Py_None)) return 0;
+        || (batch->observer && batch->observer != Py_None && !batch_traced(batch))) return 0;
     PyObject *first = PyObject_Vectorcall(known.popleft, &lone->others, 1, NULL);
     if (!first) return -1;
     lone->due = 0;
-    int failed = write_replies(executor, lone, ((Batch *)first)->reply, written);
+    Traced *traced = batch_traced((Batch *)first);
+    int failed = write_replies(executor, lone, ((Batch *)first)->reply, written) || (traced && traced_replied(traced));
     Py_DECREF(first);
     return failed ? -1 : 1;
 }

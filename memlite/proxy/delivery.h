@@ -87,6 +87,17 @@ static int give(Lone *lone, PyObject *data, Py_ssize_t from, Py_ssize_t to, Writ
     return 0;
 }
 
+/* Likewise, to one that is traced. */
+static int give_traced(Traced *traced, PyObject *data, Py_ssize_t from, Py_ssize_t to, Written *written, int *quiet) {
+    Lone *lone = traced->lone;
+    if (!lone) return -1;  /* cannot be: it would not wait */
+    traced->lone = NULL;
+    int failed = traced_receive(traced, PyBytes_AS_STRING(data) + from, to - from) || give(lone, data, from, to, written, quiet)
+        || traced_replied(traced);
+    Py_DECREF((PyObject *)lone);
+    return failed ? -1 : 0;
+}
+
 /* Gives requests their replies; returns how many bytes were taken, -1 if there are too many replies, or -2 with an error.
  * `quiet` is cleared if more may have to be done than what was. */
 static Py_ssize_t hand_out_all(PyObject *node, PyObject *data, PyObject *pending, long long answered, long long last,
@@ -135,9 +146,10 @@ static Py_ssize_t hand_out_all(PyObject *node, PyObject *data, PyObject *pending
             taken = -2;
             break;
         }
-        int lone = Py_IS_TYPE(receiver, &Lone_type);
-        if (!lone) *quiet = 0;
+        int lone = Py_IS_TYPE(receiver, &Lone_type), traced = Py_IS_TYPE(receiver, &Traced_type);
+        if (!lone && !traced) *quiet = 0;
         if (lone) failed = give((Lone *)receiver, data, given, ends[i], &written, quiet);
+        else if (traced) failed = give_traced((Traced *)receiver, data, given, ends[i], &written, quiet);
         else if (Py_IS_TYPE(receiver, &Part_type)) {
             Part *part = (Part *)receiver;
             Py_ssize_t number = part->missing < found - i ? part->missing : found - i;

@@ -136,9 +136,7 @@ class ProxyExecutor(OrderedReplies):
         target.send(data, lone)
 
     def _take_others(self, data: bytes) -> int:
-        room = MAX_REQUESTS
-        if self._queue:
-            room -= sum(request.count for request in self._queue)
+        room = self._room()
         if self._recognizer is None or room < 2:
             return 0
         if SPLIT is not None and self.writes_lone:
@@ -169,6 +167,13 @@ class ProxyExecutor(OrderedReplies):
             self._send_alone(targets[0], requests[0], reads=reads)
         return taken
 
+    def _room(self) -> int:
+        """Return how many requests may be forwarded together."""
+        if not self._queue:
+            return MAX_REQUESTS
+        taken: int = sum(request.count for request in self._queue)
+        return MAX_REQUESTS - taken
+
     def _take_in_c(self, recognizer: Recognizer, data: bytes, room: int) -> int:
         """Forward several known gets and sets, or a get of several known keys, without lists."""
         if data[:4] == b"get " and data.find(b"\n") == len(data) - 1:
@@ -188,17 +193,14 @@ class ProxyExecutor(OrderedReplies):
         for node, _, _ in shares:
             if not node.takes_batches:
                 return 0
-        if not self._may_batch(len(order)):
-            return 0
+        self._forward_joined(shares, order, reads=reads)
+        return int(taken)
+
+    def _forward_joined(self, shares: Sequence[Any], order: bytes, *, reads: bool) -> None:
         batch = JoinedBatch(self, order)
         self._begin(batch)
         for node, requests, count in shares:
             node.send_batch(requests, batch.part(count, reads=reads))
-        return int(taken)
-
-    def _may_batch(self, _count: int) -> bool:
-        """Return whether so many requests may be forwarded together; they are, if so."""
-        return True
 
     def _take_multiget(self, data: bytes) -> int:
         if self._recognizer is None or data[-2:] != b"\r\n":

@@ -1,6 +1,6 @@
 /* A request that came alone: Lone in single_requests.py. */
 
-typedef struct {
+struct Lone {
     PyObject_HEAD
     PyObject *executor, *write, *counters;
     PyObject *by_line, *nodes;  /* dictionaries, or None while a request must not come alone */
@@ -8,8 +8,9 @@ typedef struct {
     PyObject *out;  /* replies that wait for the connection */
     PyObject *dues, *partly;  /* the cluster's lists of executors with replies, and with some of a batch's */
     Py_ssize_t most;
+    Turns *turns;  /* tells which requests are traced; NULL if none are, or by other means */
     char alone, reads, due, progresses;
-} Lone;
+};
 
 static PyTypeObject Lone_type;
 
@@ -36,6 +37,7 @@ static int lone_traverse(Lone *self, visitproc visit, void *arg) {
     Py_VISIT(self->out);
     Py_VISIT(self->dues);
     Py_VISIT(self->partly);
+    Py_VISIT(self->turns);
     return 0;
 }
 
@@ -49,6 +51,7 @@ static int lone_clear(Lone *self) {
     Py_CLEAR(self->out);
     Py_CLEAR(self->dues);
     Py_CLEAR(self->partly);
+    Py_CLEAR(self->turns);
     return 0;
 }
 
@@ -70,18 +73,35 @@ static PyObject *tell(Lone *self, PyObject *name, PyObject *what) {
 static PyObject *lone_answer(Lone *self, PyObject *reply) { return tell(self, s_answer, reply); }
 static PyObject *lone_fail(Lone *self, PyObject *error) { return tell(self, s_fail, error); }
 
+static int lone_reads(Lone *lone) { return lone->reads; }
+
+/* Whether the next request may be forwarded here. */
+static int may_take(const Lone *self) { return !self->alone && (!self->turns || most_together(self->turns) > 0); }
+
+/* Forwards a request that is traced; 0 or -1. */
+static int forward_traced(Lone *self, PyObject *node, PyObject *data) {
+    Turns *turns = self->turns;
+    Traced *traced = traced_of(turns, self->executor, node, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data));
+    if (!traced) return -1;
+    traced->lone = (Lone *)Py_NewRef((PyObject *)self);
+    turns->left = turns->every;
+    int failed = send_by(node, data, (PyObject *)traced) || traced_await(traced, node);
+    Py_DECREF((PyObject *)traced);
+    return failed ? -1 : 0;
+}
+
 /* Forwards a request; returns whether it was, or -1. */
 static int forward(Lone *self, PyObject *node, PyObject *data, int reads) {
     self->alone = 1;
     self->reads = (char)reads;
     Py_INCREF(node);
-    int failed = send_by(node, data, (PyObject *)self);
+    int failed = self->turns && self->turns->left-- < 2 ? forward_traced(self, node, data) : send_by(node, data, (PyObject *)self);
     Py_DECREF(node);
     return failed ? -1 : 1;
 }
 
 static int take_line(Lone *self, PyObject *by_line, PyObject *data, PyObject *kind) {
-    if (self->alone) return 0;
+    if (!may_take(self)) return 0;
     PyObject *node = PyDict_GetItemWithError(by_line, data);
     if (!node) return PyErr_Occurred() ? -1 : 0;
     return (PyObject *)Py_TYPE(node) == kind ? forward(self, node, data, 1) : 0;
@@ -96,7 +116,7 @@ static PyObject *lone_take(Lone *self, PyObject *const *args, Py_ssize_t count) 
 
 static int take_stored(Lone *self, PyObject *nodes, PyObject *data, long most, PyObject *kind) {
     const char *start = PyBytes_AS_STRING(data), *end = start + PyBytes_GET_SIZE(data), *line = line_end(start, end), *found, *word;
-    if (self->alone || !line || stored_end(start, line, end, most, 1, &found, &word) != end) return 0;
+    if (!may_take(self) || !line || stored_end(start, line, end, most, 1, &found, &word) != end) return 0;
     PyObject *key = PyBytes_FromStringAndSize(found, word - found);
     PyObject *node = key ? PyDict_GetItemWithError(nodes, key) : NULL;
     Py_XDECREF(key);
@@ -106,7 +126,7 @@ static int take_stored(Lone *self, PyObject *nodes, PyObject *data, long most, P
 
 static int take_change(Lone *self, PyObject *nodes, PyObject *data, PyObject *kind) {
     const char *start = PyBytes_AS_STRING(data), *word = NULL, *found = changed_key(start, start + PyBytes_GET_SIZE(data), &word);
-    if (self->alone || !found) return 0;
+    if (!may_take(self) || !found) return 0;
     PyObject *key = PyBytes_FromStringAndSize(found, word - found);
     PyObject *node = key ? PyDict_GetItemWithError(nodes, key) : NULL;
     Py_XDECREF(key);
@@ -127,6 +147,20 @@ static PyMethodDef lone_methods[] = {
     {"fail", (PyCFunction)lone_fail, METH_O, "Take the error that stands for the reply."},
     {"take", (PyCFunction)(void (*)(void))lone_take, METH_FASTCALL, "Forward a get that is known by its line."},
     {"take_set", (PyCFunction)(void (*)(void))lone_take_set, METH_FASTCALL, "Forward a small set."},
+    {NULL},
+};
+static PyObject *lone_get_turns(Lone *self, void *ignored) {
+    return Py_NewRef(self->turns ? (PyObject *)self->turns : Py_None);
+}
+
+static int lone_set_turns(Lone *self, PyObject *turns, void *ignored) {
+    if (!turns || !Py_IS_TYPE(turns, &Turns_type)) return PyErr_Format(PyExc_TypeError, "Turns are needed"), -1;
+    Py_XSETREF(self->turns, (Turns *)Py_NewRef(turns));
+    return 0;
+}
+
+static PyGetSetDef lone_getset[] = {
+    {"turns", (getter)lone_get_turns, (setter)lone_set_turns, "Which requests are traced.", NULL},
     {NULL},
 };
 static PyMemberDef lone_members[] = {
@@ -159,4 +193,5 @@ static PyTypeObject Lone_type = {
     .tp_dealloc = (destructor)lone_dealloc,
     .tp_methods = lone_methods,
     .tp_members = lone_members,
+    .tp_getset = lone_getset,
 };

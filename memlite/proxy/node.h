@@ -10,7 +10,7 @@ static struct {
     int usual_clock;  /* whether both clocks are the system's */
     Field limited, queue, pending, answered, last_sent, timed, last_timed, until, lease, lease_until, scheduler, flusher,
         flush_due, timer, of_node, in_batches, queued, timing, due, next_timed, retired, usual, owner, paused, write, service,
-        buckets, count, total, maximum;  /* the last four of histograms */
+        unsent, buckets, count, total, maximum;  /* the last four of histograms */
 } known;
 
 static PyObject *s_append, *s_popleft;
@@ -38,6 +38,8 @@ static double seconds(void) {
     return found;
 }
 
+static int note_sent(PyObject *node, PyObject *unsent);
+
 /* Empties the queue of a node, all of which is bytes. A short one keeps its memory: the next request comes soon. */
 static int empty_queue(PyObject *queue) {
     enum { KEPT = 16 };
@@ -50,7 +52,7 @@ static int empty_queue(PyObject *queue) {
 
 /* Sends what waits for a node, if there is nothing to do but that; returns whether it was so, or -1. */
 static int flush_usual(PyObject *node) {
-    PyObject *queue = get(node, &known.queue), *link = NULL, *data = NULL, *write = NULL, *timing = NULL;
+    PyObject *queue = get(node, &known.queue), *link = NULL, *data = NULL, *write = NULL, *timing = NULL, *unsent = NULL;
     int done = queue ? 0 : -1, is, times = 0;
     Py_ssize_t count = 0, total = 0;
     double now, due;
@@ -87,7 +89,7 @@ static int flush_usual(PyObject *node) {
             to += PyBytes_GET_SIZE(one);
         }
     }
-    if (!data || !(write = get(link, &known.write))) goto end;
+    if (!data || !(write = get(link, &known.write)) || !(unsent = get(node, &known.unsent))) goto end;
     long long more = get_number(node, &known.in_batches), last = get_number(node, &known.last_sent);
     long long answered = get_number(node, &known.answered);
     if (PyErr_Occurred()) goto end;
@@ -101,7 +103,7 @@ static int flush_usual(PyObject *node) {
                       || put_number(node, &known.last_timed, last)
                       || set_new(timing, &known.due, PyFloat_FromDouble(now + known.between_times))
                       || set_new(node, &known.next_timed, PyFloat_FromDouble(now + known.between_its_times))))
-        || write_with(write, data, 0, total)) goto end;
+        || (unsent != Py_None && note_sent(node, unsent)) || write_with(write, data, 0, total)) goto end;
     done = 1;
 end:
     Py_XDECREF(queue);
@@ -109,6 +111,7 @@ end:
     Py_XDECREF(data);
     Py_XDECREF(write);
     Py_XDECREF(timing);
+    Py_XDECREF(unsent);
     return done;
 }
 
@@ -129,7 +132,7 @@ static PyObject *know(PyObject *self, PyObject *args) {
         {&known.in_batches, node, "_in_batches"}, {&known.queued, node, "_queued"}, {&known.timing, node, "_timing"},
         {&known.due, timing, "due"}, {&known.next_timed, node, "_next_timed"}, {&known.retired, node, "_retired"},
         {&known.usual, link, "_usual"}, {&known.owner, link, "_owner"}, {&known.paused, link, "paused"},
-        {&known.write, link, "write"}, {&known.service, node, "service"}, {&known.buckets, histogram, "_buckets"}, {&known.count, histogram, "count"},
+        {&known.unsent, node, "_unsent"}, {&known.write, link, "write"}, {&known.service, node, "service"}, {&known.buckets, histogram, "_buckets"}, {&known.count, histogram, "count"},
         {&known.total, histogram, "total"}, {&known.maximum, histogram, "maximum"}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (find_field(fields[i].field, fields[i].type, fields[i].name)) return NULL;

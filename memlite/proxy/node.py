@@ -176,9 +176,9 @@ class Node:
         "_access", "_again", "_answered", "_deadline", "_delivered", "_flush_due", "_flusher",
         "_in_batches", "_interval", "_last_sent", "_last_timed", "_lease", "_limited", "_link",
         "_looked", "_next_timed", "_pending", "_queue", "_queued", "_refusal", "_retired",
-        "_scheduler", "_surroundings", "_taken", "_task", "_timed", "_timer", "_timing", "_until",
-        "address", "connects", "error", "failed", "ip", "name", "refused", "returning", "service",
-        "timeouts",
+        "_scheduler", "_surroundings", "_taken", "_task", "_timed", "_timer", "_timing", "_unsent",
+        "_until", "address", "connects", "error", "failed", "ip", "name", "refused", "returning",
+        "service", "timeouts",
     )  # fmt: skip
 
     def __init__(
@@ -224,6 +224,8 @@ class Node:
         # The write that is timed: when, in nanoseconds, or 0, and the number of its last request.
         self._timed = self._last_timed = 0
         self._next_timed = 0.0
+        # Requests in the queue that are traced in C; None for none.
+        self._unsent: Any = None
         self._timing = access.timing
         self.service = LatencyHistogram()
         self._retired = False
@@ -392,7 +394,15 @@ class Node:
             self._timed, self._last_timed = time.monotonic_ns(), last
             self._timing.due = now + _BETWEEN_TIMES
             self._next_timed = now + _BETWEEN_ITS_TIMES
+        if self._unsent is not None:
+            self._note_sent()
         link.write(data)
+
+    def _note_sent(self) -> None:
+        now = time.monotonic_ns()
+        for traced in self._unsent:
+            traced.sent = now
+        self._unsent = None
 
     def _limit(self) -> None:
         if not self._limited:
@@ -408,6 +418,7 @@ class Node:
         self._queue.clear()
         self._queued = self._in_batches = 0
         last = self._last_sent
+        self._unsent = None
         self._taken = deque((min(number, last), overdue) for number, overdue in self._taken)
         self.refused += unsent
         self.failed += unsent
@@ -532,6 +543,7 @@ class Node:
         self._queue.clear()
         self._queued = self._in_batches = 0
         self._limited = True
+        self._unsent = None
         self._taken.clear()
         self._timed = 0
         if self._timer is not None:

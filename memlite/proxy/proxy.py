@@ -162,6 +162,9 @@ class Proxy:
                 tracer=_together(tracers),
                 every=sample.every if few and sample is not None else 1,
             )
+            if few and self._trace is not None and len(tracers) == 1:
+                self._queue.turns.cluster = self.cluster
+                self._queue.turns.done = self._trace.traced
         self._auth = _authenticator(config, counters)
         sampler = Sampler()
         hot_keys = HotKeys(clock, sampler.interval)

@@ -10,6 +10,7 @@ from memlite.memory import Part
 from memlite.proxy.cluster import Cluster, Target
 from memlite.proxy.node import Receiver
 from memlite.proxy.rerouting import rerouted
+from memlite.proxy.turns import Turns
 from memlite.server.execution.command_set import CommandObserver
 from memlite.server.scheduler import Scheduler
 from memlite.telemetry.counters import LatencyHistogram
@@ -189,7 +190,7 @@ class RequestQueue:
 
     Attributes:
         tracer: as above.
-        countdown: 1 if the next request passes the queue.
+        turns: tells which request passes the queue.
         length: how many requests are waiting.
         longest: how many have been waiting at most.
         lengths: the sum of `length` as each request found it; divided by `arrivals`, the mean.
@@ -220,7 +221,7 @@ class RequestQueue:
         limit = f" (--in-flight {in_flight})"
         self._overdue = f"SERVER_ERROR not sent: no worker in {deadline:g} s{limit}\r\n".encode()
         self.tracer = tracer
-        self._every = self.countdown = every if in_flight is None else 1
+        self.turns = Turns(every if in_flight is None else 1)
         self._waiting: deque[Ticket] = deque()
         self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -248,10 +249,11 @@ class RequestQueue:
 
     def passes(self) -> bool:
         """Return whether the next request passes the queue."""
-        self.countdown -= 1
-        if self.countdown:
+        turns = self.turns
+        if turns.left > 1:
+            turns.left -= 1
             return False
-        self.countdown = self._every
+        turns.left = turns.every
         return True
 
     def submit(self, ticket: Ticket, *, awaited: bool) -> None:
@@ -270,7 +272,7 @@ class RequestQueue:
         ticket.ahead = len(waiting)
         self.arrivals += 1
         self.lengths += ticket.ahead
-        if awaited and ticket.client.replied and self._every == 1:
+        if awaited and ticket.client.replied and self.turns.every == 1:
             self.thinking.record(now - ticket.client.replied)
         if self.in_flight is None or (self._idle and not waiting and not self._pumping):
             self._dispatch(ticket, now)

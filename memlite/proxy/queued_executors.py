@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from memlite.memory import Part
 from memlite.protocol.limits import MAX_GET_LENGTH
@@ -10,8 +10,7 @@ from memlite.proxy.admin import ProxyAdmin
 from memlite.proxy.binary import BinaryProxyExecutor
 from memlite.proxy.cluster import Cluster, Target
 from memlite.proxy.executor import ProxyExecutor
-from memlite.proxy.node import MAX_IN_BATCH, Node
-from memlite.proxy.ordering import ForwardingClient
+from memlite.proxy.ordering import MAX_REQUESTS, ForwardingClient
 from memlite.proxy.queue import RequestQueue, Sends, Ticket
 from memlite.proxy.recognizer import Recognizer
 from memlite.proxy.requests import Read, Request, Whole
@@ -19,6 +18,8 @@ from memlite.proxy.requests import Read, Request, Whole
 __all__ = ["QueuedBinaryExecutor", "QueuedTextExecutor"]
 
 _numbers: Final = count(1)
+_FEW: Final = 2
+"""With so many requests left, those before the one that is traced are no batch."""
 
 if TYPE_CHECKING:
     _Base = ProxyExecutor
@@ -47,6 +48,9 @@ class _Queued(_Base):
     ) -> None:
         super().__init__(cluster, admin, client, out, recognizer)
         self._requests = queue
+        self._turns = queue.turns
+        if self._turns.every > 1:
+            self.lone.turns = self._turns
         self.gone = False
         self.number = next(_numbers)
         self.peer = ""
@@ -58,45 +62,55 @@ class _Queued(_Base):
         super().detach()
 
     def take(self, data: bytes) -> int:
-        """Forward requests of the usual kinds that do not pass the queue; see `ProxyExecutor`."""
-        requests = self._requests
-        left = requests.countdown - 1
-        if not left:
-            return self._take_one(data)
-        if (
-            len(data) <= MAX_GET_LENGTH
-            and not self._queue
-            # As in `ProxyExecutor`; the further call would take 1.5% of the time of a request.
-            and self.lone.take(self._by_line, data, Node)
-        ):
-            requests.countdown = left
+        """Forward requests of the usual kinds; see `ProxyExecutor`.
+
+        The one that passes the queue is taken by itself; those before and behind it together.
+        """
+        turns = self._turns
+        if turns.every == 1:
+            node = self._by_line.get(data) if len(data) <= MAX_GET_LENGTH else None
+            if node is None or len(self._queue) >= MAX_REQUESTS:
+                return 0
+            self._forward(node, data, Read(self))
             return len(data)
-        taken = super().take(data)
-        if self.lone.alone:  # others are counted as they are forwarded
-            requests.countdown = left
-        return taken
+        if turns.left > _FEW and len(data) <= MAX_GET_LENGTH:  # mostly
+            return super().take(data)
+        position = 0
+        while position < len(data):
+            rest = data[position:] if position else data
+            taken = super().take(rest) if turns.left > _FEW else self._take_one(rest)
+            if not taken:
+                break
+            position += taken
+        return position
 
     def _take_one(self, data: bytes) -> int:
-        """Have a request that is known by its line pass the queue."""
-        node = self._by_line.get(data) if len(data) <= MAX_GET_LENGTH else None
-        if node is None or len(self._queue) >= MAX_IN_BATCH:
+        """Forward the first request by itself."""
+        requests: list[bytes] = []
+        targets: list[Target] = []
+        if self._recognizer is None or super()._room() < 1:
             return 0
-        self._forward(node, data, Read(self))
-        return len(data)
+        taken, reads = self._recognizer.scan(data, 1, requests, targets)
+        if targets:
+            self._forward(targets[0], requests[0], Read(self) if reads else Request(self))
+        return taken
 
-    def _may_batch(self, count: int) -> bool:
-        requests = self._requests
-        if requests.countdown <= count:
-            return False  # one of them passes the queue
-        requests.countdown -= count
-        return True
+    def _room(self) -> int:
+        before: int = self._turns.left - 1
+        return min(super()._room(), before)
+
+    def _send_alone(self, target: Target, data: bytes, *, reads: bool) -> None:
+        self._turns.left -= 1
+        super()._send_alone(target, data, reads=reads)
+
+    def _forward_joined(self, shares: Sequence[Any], order: bytes, *, reads: bool) -> None:
+        self._turns.left -= len(order)
+        super()._forward_joined(shares, order, reads=reads)
 
     def _forward_batch(self, requests: list[bytes], targets: list[Target], *, reads: bool) -> bool:
-        if self._requests.countdown <= len(targets):
-            return False  # one of them passes the queue
         done = super()._forward_batch(requests, targets, reads=reads)
         if done:
-            self._requests.countdown -= len(targets)
+            self._turns.left -= len(targets)
         return done
 
     def _forward(self, node: Target, data: bytes, request: Request) -> None:

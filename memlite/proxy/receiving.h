@@ -33,9 +33,10 @@ static Lone *lone_of(Reception *b) {
         Py_CLEAR(b->lone);
         if (PyObject_TypeCheck(executor, b->receiver->usual)) {
             PyObject *take = PyObject_GetAttr((PyObject *)Py_TYPE(executor), s_take_input);
-            PyObject *lone = take == b->receiver->usual_take ? PyObject_GetAttr(executor, s_lone) : NULL;
+            PyObject *lone = take ? PyObject_GetAttr(executor, s_lone) : NULL;
             Py_XDECREF(take);
-            if (lone && Py_IS_TYPE(lone, &Lone_type) && ((Lone *)lone)->executor == executor) b->lone = (Lone *)lone;
+            if (lone && Py_IS_TYPE(lone, &Lone_type) && ((Lone *)lone)->executor == executor
+                && (take == b->receiver->usual_take || ((Lone *)lone)->turns)) b->lone = (Lone *)lone;
             else Py_XDECREF(lone);
         }
     }

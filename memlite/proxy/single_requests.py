@@ -36,11 +36,12 @@ class LoneInPython:
         progresses: whether it is among those that have some of the replies to a batch.
         dues: the cluster's list of the former.
         partly: its list of the latter.
+        turns: tells which requests are traced; None if none are.
     """
 
     __slots__ = (
         "alone", "by_line", "counters", "due", "dues", "executor", "most", "nodes", "others", "out",
-        "partly", "progresses", "reads", "write",
+        "partly", "progresses", "reads", "turns", "write",
     )  # fmt: skip
 
     def __init__(self, executor: Any) -> None:
@@ -57,6 +58,7 @@ class LoneInPython:
         self.due = self.progresses = False
         self.dues: Any = None
         self.partly: Any = None
+        self.turns: Any = None
 
     def answer(self, reply: bytes) -> None:
         """Take the reply."""
@@ -73,6 +75,10 @@ class LoneInPython:
         node: Any = None if self.alone else by_line.get(data)
         if type(node) is not kind:  # a node has no subclasses
             return False
+        if self.turns is not None:
+            if self.turns.left < 2:  # it is traced
+                return False
+            self.turns.left -= 1
         self.alone = self.reads = True
         node.send(data, self)
         return True

@@ -17,7 +17,8 @@ from memlite.config.parsers import nanoseconds
 from memlite.core.errors import ConfigError, StartError
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.queue import Ticket
-from memlite.proxy.trace_rows import COLUMNS, Row, row_of
+from memlite.proxy.trace_rows import COLUMNS, Row, row_of, row_of_traced
+from memlite.proxy.turns import Traced
 from memlite.server.scheduler import Scheduler
 
 __all__ = ["Choice", "Sample", "Trace", "Tracing", "parse_sample"]
@@ -130,6 +131,7 @@ class Trace:
     Attributes:
         dropped: rows that were not written.
         written: rows that were.
+        traced: gets requests that were traced in C and are over.
 
     Raises:
         StartError: the file cannot be opened.
@@ -147,8 +149,8 @@ class Trace:
         self._names = tracing.names
         self._offset = time.time_ns() - time.monotonic_ns()
         self._rows: list[Row] = []
-        self._begun = 0
-        self._batches: queue.SimpleQueue[list[Row] | None] = queue.SimpleQueue()
+        self.traced: list[Traced] = []
+        self._batches: queue.SimpleQueue[list[Row] | list[Traced] | None] = queue.SimpleQueue()
         self._handed_over = 0
         self._lost = 0
         self._thread = threading.Thread(target=self._write, name="trace", daemon=True)
@@ -185,6 +187,13 @@ class Trace:
 
     def hand_over(self) -> None:
         """Have the thread write what has been collected."""
+        if self.traced:
+            waiting = self._handed_over - self._file.written - self._file.failed
+            traced = self.traced[: max(_MAX_ROWS - waiting, 0)]
+            self._lost += len(self.traced) - len(traced)
+            self.traced.clear()  # the list itself is known in C
+            self._handed_over += len(traced)
+            self._batches.put(traced)
         if self._rows:
             rows, self._rows = self._rows, []
             self._handed_over += len(rows)
@@ -215,8 +224,18 @@ class Trace:
 
     def _write(self) -> None:
         while (rows := self._batches.get()) is not None:
-            self._file.write(rows)
+            self._file.write(self._lines(rows), len(rows))
         self._file.close()
+
+    def _lines(self, rows: list[Row] | list[Traced]) -> bytes:
+        made = [one for one in rows if isinstance(one, tuple)]
+        return _lines(made) + b"".join(
+            [self._line(one) for one in rows if not isinstance(one, tuple)]
+        )
+
+    def _line(self, traced: Traced) -> bytes:
+        line = None if self._names else traced.line(self._offset)
+        return line or _lines([row_of_traced(traced, self._offset, names=self._names)])
 
 
 class _File:
@@ -249,14 +268,14 @@ class _File:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def write(self, rows: list[Row]) -> None:
+    def write(self, lines: bytes, count: int) -> None:
         try:
             if self._moved():
                 self.close()
                 self.open()
-            self._append(_lines(rows))
+            self._append(lines)
         except OSError as error:
-            self.failed += len(rows)
+            self.failed += count
             reason = error.strerror or str(error)
             if reason != self._complaint:
                 _log.error("--trace: cannot write %s: %s; rows are dropped", self._path, reason)
@@ -265,7 +284,7 @@ class _File:
         if self._complaint:
             _log.info("--trace: %s can be written again", self._path)
             self._complaint = ""
-        self.written += len(rows)
+        self.written += count
 
     def _moved(self) -> bool:
         """Return whether the path stands for another file, or none."""

@@ -6,9 +6,10 @@ from typing import Final
 
 from memlite.proxy.gutter_requests import words_of
 from memlite.proxy.queue import Ticket
+from memlite.proxy.turns import Traced
 from memlite.server.execution.results import result_of
 
-__all__ = ["COLUMNS", "Row", "command_of", "row_of"]
+__all__ = ["COLUMNS", "Row", "command_of", "row_of", "row_of_traced"]
 
 Row = tuple[object, ...]
 
@@ -52,6 +53,32 @@ def row_of(ticket: Ticket, offset: int, epoch: int, *, names: bool) -> Row:
         result_of(ticket.reply),
         len(ticket.reply),
         epoch,
+    )
+
+
+def row_of_traced(traced: Traced, offset: int, *, names: bool) -> Row:
+    """Return the row of a request that was traced in C; see `row_of`."""
+    words = traced.request.split(b" ", 2)
+    key = words[1]
+    if names and words[0][:1] == b"m" and b"b" in b" ".join(words[2:]).split(b" "):
+        key = _decoded(key)
+    arrival = (traced.arrival + offset) // 1000
+    return (
+        traced.client,
+        arrival,
+        0,
+        arrival,
+        arrival,
+        (traced.sent + offset) // 1000 if traced.sent else "",
+        (traced.received + offset) // 1000,
+        (traced.replied_at + offset) // 1000,
+        "",
+        words[0].decode("ascii", "backslashreplace"),
+        _named([key]) if names else 1,
+        traced.node,
+        result_of(traced.reply),
+        traced.size,
+        traced.epoch,
     )
 
 

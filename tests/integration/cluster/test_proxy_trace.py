@@ -9,9 +9,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -49,9 +50,15 @@ def nodes() -> Iterator[tuple[RunningServer, ...]]:
         yield tuple(stack.enter_context(running(kind)) for _ in range(2))
 
 
+FRAMINGS = [pytest.param({}, id="c"), pytest.param({"MEMLITE_NO_EXTENSIONS": "1"}, id="python")]
+"""Environments in which the module in C is used, if it was compiled, and is not."""
+
+
 @contextlib.contextmanager
-def started(nodes: Sequence[RunningServer], *arguments: str) -> Iterator[RunningServer]:
-    with proxy(nodes, *arguments) as front:
+def started(
+    nodes: Sequence[RunningServer], *arguments: str, environment: dict[str, str] | None = None
+) -> Iterator[RunningServer]:
+    with proxy(nodes, *arguments, environment=environment) as front:
         assert wait_until(lambda: all(node_stat(front, n, "state") == "up" for n in nodes))
         yield front
 
@@ -145,6 +152,113 @@ def test_one_in_so_many_is_traced_and_the_file_can_be_rotated(
         ("get", "a", "END")
     ] * 10
     assert [row["keys"] for row in read(path)] == ["b"]
+
+
+def asked_of(number: int, key: bytes) -> tuple[bytes, bytes, str]:
+    """Return a request, its reply and its command as the trace has it; they take turns."""
+    value = b"VALUE %b 7 3\r\nabc\r\n" % key
+    kinds = [
+        (b"set %b 7 0 3\r\nabc\r\n" % key, b"STORED\r\n", "set"),
+        (b"get %b\r\n" % key, value + b"END\r\n", "get"),
+        (b"get missing %b\r\n" % key, value + b"END\r\n", "get"),
+        (b"mg %b v\r\n" % key, b"VA 3\r\nabc\r\n", "mg"),
+        (b"get %b\r\n" % key, value + b"END\r\n", "get"),
+        (b"touch %b 100\r\n" % key, b"TOUCHED\r\n", "touch"),
+        (b"get %b\r\n" % key, value + b"END\r\n", "get"),
+        (b"set %b 7 0 3 noreply\r\nabc\r\n" % key, b"", "set"),
+        (b"get %b\r\n" % key, value + b"END\r\n", "get"),
+        (b"delete %b\r\n" % key, b"DELETED\r\n", "delete"),
+    ]
+    return kinds[number % len(kinds)]
+
+
+@pytest.mark.parametrize("environment", FRAMINGS)
+@pytest.mark.parametrize("every", [2, 5, 16, 100])
+@pytest.mark.parametrize("options", [(), ("--trace-keys",), ("--http", "0")])
+def test_requests_that_are_traced_are_answered_as_others(
+    nodes: tuple[RunningServer, ...],
+    tmp_path: Path,
+    every: int,
+    environment: dict[str, str],
+    options: tuple[str, ...],
+) -> None:
+    path = tmp_path / "trace.csv"
+    arguments = ("--trace", str(path), "--trace-sample", f"1/{every}", *options)
+    asked = [asked_of(n, b"k%d-%d" % (every, n // 10)) for n in range(600)]
+    asked += [(b"get a%d\r\n" % (n % 7), b"END\r\n", "get") for n in range(1000)]
+    asked += [asked_of(n % 2, b"p%d" % n) for n in range(0, 400, 2)]
+    asked += [asked_of(1, b"p%d" % n) for n in range(0, 400, 2)]
+    random, traced = Random(every), asked[::every]
+    with started(nodes, *arguments, environment=environment) as front, front.connect() as wire:
+        while asked:
+            count = random.choice((1, 1, 3, 16, 64, 150))
+            some, asked = asked[:count], asked[count:]
+            data = b"".join(request for request, _, _ in some)
+            cut = random.choice((0, len(data) // 2))
+            wire.send(data[:cut])
+            wire.send(data[cut:])
+            replies = b"".join(reply for _, reply, _ in some)
+            assert wire.exactly(len(replies)) == replies
+        assert wait_until(lambda: front.stats("proxy")["trace_written"] == str(len(traced)))
+    found = read(path)
+    for row in found:
+        if row["result"]:
+            assert Row({**row, "worker": ""}).times == sorted(Row(row).times)
+    named = options == ("--trace-keys",)
+    assert Counter((row["command"], row["keys"] if named else "") for row in found) == Counter(
+        (command, b" ".join(keys_in(request)).decode() if named else "")
+        for request, _, command in traced
+    )
+    assert Counter((row["result"], row["bytes"]) for row in found) == Counter(
+        (reply.split(None, 1)[0].decode() if reply else "", str(len(reply)))
+        for _, reply, _ in traced
+    )
+
+
+def keys_in(request: bytes) -> list[bytes]:
+    words = request.split(b"\r\n")[0].split(b" ")
+    return words[1:] if words[0] == b"get" else words[1:2]
+
+
+@pytest.mark.parametrize("environment", FRAMINGS)
+def test_requests_are_traced_when_nodes_fail_and_clients_leave(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    path = tmp_path / "trace.csv"
+    arguments = ("--trace", str(path), "--trace-sample", "1/2")
+    with (
+        running("memlite") as node,
+        started([node], *arguments, environment=environment) as front,
+    ):
+        for number in range(4):  # known from now on
+            with front.connect() as wire:
+                assert wire.ask(b"set k%d 0 0 1\r\nx\r\n" % number) == b"STORED\r\n"
+                assert wire.ask(b"get k%d\r\n" % number).startswith(b"VALUE")
+                assert wire.until(b"END\r\n").endswith(b"END\r\n")
+        node.pause()
+        wires = [front.connect() for _ in range(3)]
+        with contextlib.ExitStack() as stack:
+            for wire in wires[1:]:
+                stack.enter_context(wire)
+            with wires[0] as leaving:
+                leaving.send(b"get k0\r\nget k1\r\nget k2\r\nget k3\r\n")
+                assert wait_until(lambda: node_stat(front, node, "pending") == "4")
+            wires[1].send(b"get k0\r\n")
+            assert wait_until(lambda: node_stat(front, node, "pending") == "5")
+            wires[2].send(b"get k0\r\nset k1 0 0 1\r\nx\r\nget k2\r\nget k3\r\nget k0\r\n")
+            assert wait_until(lambda: node_stat(front, node, "pending") == "10")
+            node.process.kill()
+            node.process.wait()
+            for wire, count in ((wires[1], 1), (wires[2], 5)):
+                for _ in range(count):
+                    assert wire.line().startswith(b"SERVER_ERROR node")
+        # Two of them for each of the four clients before, and half of the ten.
+        assert wait_until(lambda: front.stats("proxy")["trace_written"] == "9")
+    found = read(path)
+    assert [row["result"] for row in found].count("SERVER_ERROR") == 5
+    for row in found:
+        assert row["sent"]
+        assert Row(row).times == sorted(Row(row).times)
 
 
 def test_failed_requests_are_traced(tmp_path: Path) -> None:

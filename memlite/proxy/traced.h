@@ -1,0 +1,242 @@
+/* One request in so many, which is traced: Turns and TracedRow in turns.py and trace_rows.py. */
+
+typedef struct Lone Lone;
+
+typedef struct {  /* tells which request is the next to be traced */
+    PyObject_HEAD
+    PyObject *done;  /* the list of those that are over; None if Python traces them */
+    PyObject *cluster;
+    long long left, every;  /* 1 if it is the next */
+} Turns;
+
+typedef struct {  /* a request that is traced; receives the reply if it has come alone */
+    PyObject_HEAD
+    Lone *lone;  /* until then */
+    PyObject *done, *client, *epoch, *node, *request, *reply;  /* the line of the last but one, and the first bytes of the last */
+    long long arrival, sent, received, replied;  /* 0 until then */
+    Py_ssize_t size;  /* of the reply */
+    Py_ssize_t part, place, number;  /* in a batch: the part, the place in that, and the place in the batch */
+} Traced;
+
+static PyTypeObject Turns_type, Traced_type;
+static PyObject *s_number, *s_version, *s_name;
+
+static int turns_traverse(Turns *self, visitproc visit, void *arg) {
+    Py_VISIT(self->done);
+    Py_VISIT(self->cluster);
+    return 0;
+}
+
+static int turns_clear(Turns *self) {
+    Py_CLEAR(self->done);
+    Py_CLEAR(self->cluster);
+    return 0;
+}
+
+static void turns_dealloc(Turns *self) {
+    PyObject_GC_UnTrack(self);
+    turns_clear(self);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static int turns_init(Turns *self, PyObject *args, PyObject *kwargs) {
+    if (kwargs || !PyArg_ParseTuple(args, "L", &self->every) || self->every < 1) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a number is needed, 1 or more");
+        return -1;
+    }
+    self->left = 1;
+    return 0;
+}
+
+static PyMemberDef turns_members[] = {
+    {"left", T_LONGLONG, offsetof(Turns, left), 0, NULL},
+    {"every", T_LONGLONG, offsetof(Turns, every), READONLY, NULL},
+    {"done", T_OBJECT, offsetof(Turns, done), 0, NULL},
+    {"cluster", T_OBJECT, offsetof(Turns, cluster), 0, NULL},
+    {NULL},
+};
+static PyTypeObject Turns_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "memlite.proxy._native.Turns",
+    .tp_basicsize = sizeof(Turns),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "Which request is traced next.",
+    .tp_new = PyType_GenericNew,
+    .tp_init = (initproc)turns_init,
+    .tp_traverse = (traverseproc)turns_traverse,
+    .tp_clear = (inquiry)turns_clear,
+    .tp_dealloc = (destructor)turns_dealloc,
+    .tp_members = turns_members,
+};
+
+/* Whether requests are traced without Python. */
+static int traces(const Turns *turns) { return turns->cluster && turns->done && PyList_CheckExact(turns->done); }
+
+/* How many requests may be forwarded together: at most one of them is traced, none if Python is to do that. */
+static long long most_together(const Turns *turns) { return turns->left - 1 + (traces(turns) ? turns->every : 0); }
+
+/* The next request, which is for `node`, and which begins with `start`. */
+static Traced *traced_of(Turns *turns, PyObject *executor, PyObject *node, const char *start, Py_ssize_t size) {
+    Traced *self = PyObject_New(Traced, &Traced_type);
+    if (!self) return NULL;
+    self->lone = NULL;
+    self->reply = NULL;
+    self->sent = self->received = self->replied = 0;
+    self->size = self->part = self->place = self->number = 0;
+    self->done = Py_NewRef(turns->done);
+    self->client = PyObject_GetAttr(executor, s_number);
+    self->epoch = self->client ? PyObject_GetAttr(turns->cluster, s_version) : NULL;
+    self->node = self->epoch ? PyObject_GetAttr(node, s_name) : NULL;
+    const char *end = line_end(start, start + size);
+    self->request = self->node ? PyBytes_FromStringAndSize(start, end ? end - start : size) : NULL;
+    if (!self->request || (self->arrival = nanoseconds()) < 0) {
+        Py_DECREF((PyObject *)self);
+        return NULL;
+    }
+    return self;
+}
+
+static void traced_dealloc(Traced *self) {
+    Py_XDECREF((PyObject *)self->lone);
+    Py_XDECREF(self->done);
+    Py_XDECREF(self->client);
+    Py_XDECREF(self->epoch);
+    Py_XDECREF(self->node);
+    Py_XDECREF(self->request);
+    Py_XDECREF(self->reply);
+    PyObject_Free(self);
+}
+
+/* Notes the time at which a node's connection gets it. */
+static int traced_await(Traced *self, PyObject *node) {
+    if (self->received) return 0;  /* it was refused */
+    PyObject *unsent = get(node, &known.unsent);
+    int failed = !unsent;
+    if (unsent && PyList_CheckExact(unsent)) failed = PyList_Append(unsent, (PyObject *)self);
+    else if (unsent) {
+        PyObject *list = PyList_New(1);
+        if (list) PyList_SET_ITEM(list, 0, Py_NewRef((PyObject *)self));
+        failed = set_new(node, &known.unsent, list);
+    }
+    Py_XDECREF(unsent);
+    return failed ? -1 : 0;
+}
+
+/* Notes that requests are written now: `Node._note_sent`. */
+static int note_sent(PyObject *node, PyObject *unsent) {
+    long long now = nanoseconds();
+    if (now < 0) return -1;
+    for (Py_ssize_t i = 0; PyList_CheckExact(unsent) && i < PyList_GET_SIZE(unsent); i++) {
+        PyObject *one = PyList_GET_ITEM(unsent, i);
+        if (Py_IS_TYPE(one, &Traced_type)) ((Traced *)one)->sent = now;
+    }
+    return put(node, &known.unsent, Py_None);
+}
+
+/* Takes the reply, which the node has sent. */
+static int traced_receive(Traced *self, const char *reply, Py_ssize_t size) {
+    enum { KEPT = 32 };  /* bytes, of which a word is named */
+    if (self->received) return 0;
+    self->size = size;
+    Py_XSETREF(self->reply, PyBytes_FromStringAndSize(reply, size < KEPT ? size : KEPT));
+    self->received = nanoseconds();
+    return self->reply && self->received > 0 ? 0 : -1;
+}
+
+/* Notes that the client has its reply. */
+static int traced_replied(Traced *self) {
+    if (self->replied) return 0;
+    if ((self->replied = nanoseconds()) < 0) return -1;
+    return PyList_Append(self->done, (PyObject *)self);
+}
+
+static PyObject *lone_answer(Lone *lone, PyObject *reply), *lone_fail(Lone *lone, PyObject *error);
+static int lone_reads(Lone *lone);
+
+/* Has the lone request take its reply, or an error. */
+static PyObject *traced_pass(Traced *self, PyObject *reply, PyObject *(*pass)(Lone *, PyObject *)) {
+    Lone *lone = self->lone;
+    if (!lone || !PyBytes_CheckExact(reply)) return PyErr_Format(PyExc_ValueError, "no reply is awaited, or it is not bytes");
+    self->lone = NULL;
+    PyObject *result = traced_receive(self, PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply)) ? NULL : pass(lone, reply);
+    Py_DECREF((PyObject *)lone);
+    if (result && traced_replied(self)) Py_CLEAR(result);
+    return result;
+}
+
+static PyObject *traced_answer(Traced *self, PyObject *reply) { return traced_pass(self, reply, lone_answer); }
+static PyObject *traced_fail(Traced *self, PyObject *error) { return traced_pass(self, error, lone_fail); }
+static PyObject *traced_ready(Traced *self, PyObject *ignored) { Py_RETURN_NONE; }
+
+static PyObject *traced_is_replied(Traced *self, PyObject *replies) {
+    if (traced_replied(self)) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *traced_reads(Traced *self, void *ignored) {
+    return PyBool_FromLong(self->lone ? lone_reads(self->lone) : 1);
+}
+
+/* A word that needs no quotes in a file of comma-separated values: how long it is, or -1. */
+static int plain_word(const char *at, Py_ssize_t size) {
+    int length = 0;
+    for (; length < size && at[length] > ' '; length++) if (at[length] == '"' || at[length] == ',' || at[length] == 0x7f) return -1;
+    return length < size && (at[length] & 0x80) ? -1 : length;
+}
+
+/* Its line of the trace, without the keys' names; None if something in it is unusual. */
+static PyObject *traced_line(Traced *self, PyObject *argument) {
+    char line[1024], sent[24] = "";
+    long long offset = PyLong_AsLongLong(argument), client = PyLong_AsLongLong(self->client), epoch = PyLong_AsLongLong(self->epoch);
+    if (PyErr_Occurred()) return NULL;
+    Py_ssize_t size;
+    const char *node = PyUnicode_AsUTF8AndSize(self->node, &size), *request = PyBytes_AS_STRING(self->request);
+    if (!node) return NULL;
+    const char *reply = self->reply ? PyBytes_AS_STRING(self->reply) : "";
+    int named = plain_word(node, size), command = plain_word(request, PyBytes_GET_SIZE(self->request));
+    int result = plain_word(reply, self->reply ? PyBytes_GET_SIZE(self->reply) : 0);
+    if (named != size || size > 512 || command < 1 || command > 32 || result < 1 || offset < 0) Py_RETURN_NONE;
+    long long arrival = (self->arrival + offset) / 1000;
+    if (self->sent) snprintf(sent, sizeof sent, "%lld", (self->sent + offset) / 1000);
+    int length = snprintf(line, sizeof line, "%lld,%lld,0,%lld,%lld,%s,%lld,%lld,,%.*s,1,%s,%.*s,%zd,%lld\n", client, arrival,
+                          arrival, arrival, sent, (self->received + offset) / 1000, (self->replied + offset) / 1000, command,
+                          request, node, result, reply, self->size, epoch);
+    return PyBytes_FromStringAndSize(line, length);
+}
+
+static PyMethodDef traced_methods[] = {
+    {"line", (PyCFunction)traced_line, METH_O, "Its line of the trace."},
+    {"answer", (PyCFunction)traced_answer, METH_O, "Take the reply."},
+    {"fail", (PyCFunction)traced_fail, METH_O, "Take the error that stands for the reply."},
+    {"ready", (PyCFunction)traced_ready, METH_NOARGS, "Do nothing."},
+    {"replied", (PyCFunction)traced_is_replied, METH_O, "Note that the client has its reply."},
+    {NULL},
+};
+static PyMemberDef traced_members[] = {
+    {"client", T_OBJECT_EX, offsetof(Traced, client), READONLY, NULL},
+    {"epoch", T_OBJECT_EX, offsetof(Traced, epoch), READONLY, NULL},
+    {"node", T_OBJECT_EX, offsetof(Traced, node), READONLY, NULL},
+    {"request", T_OBJECT_EX, offsetof(Traced, request), READONLY, NULL},
+    {"reply", T_OBJECT_EX, offsetof(Traced, reply), READONLY, NULL},
+    {"size", T_PYSSIZET, offsetof(Traced, size), READONLY, NULL},
+    {"arrival", T_LONGLONG, offsetof(Traced, arrival), READONLY, NULL},
+    {"sent", T_LONGLONG, offsetof(Traced, sent), 0, NULL},
+    {"received", T_LONGLONG, offsetof(Traced, received), READONLY, NULL},
+    {"replied_at", T_LONGLONG, offsetof(Traced, replied), READONLY, NULL},
+    {NULL},
+};
+static PyGetSetDef traced_getset[] = {
+    {"reads", (getter)traced_reads, NULL, "Whether it changes nothing.", NULL},
+    {NULL},
+};
+static PyTypeObject Traced_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "memlite.proxy._native.Traced",
+    .tp_basicsize = sizeof(Traced),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_doc = "A request that is traced.",
+    .tp_dealloc = (destructor)traced_dealloc,
+    .tp_methods = traced_methods,
+    .tp_members = traced_members,
+    .tp_getset = traced_getset,
+};
