@@ -19,6 +19,7 @@ may use those that are included before it. */
 #include "attributes.h"
 #include "writer.h"
 #include "node.h"
+#include "times.h"
 #include "traced.h"
 #include "flusher.h"
 #include "lone.h"

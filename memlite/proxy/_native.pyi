@@ -58,6 +58,8 @@ class Lone:
     dues: Any
     partly: Any
     turns: Any
+    timing: Any
+    since: int
     most: int
     alone: bool
     reads: bool

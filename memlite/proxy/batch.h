@@ -264,7 +264,7 @@ static Py_ssize_t take_batch(Lone *lone, PyObject *data) {
     }
     for (int i = 0; i < found.known; i++) Py_INCREF(found.shares[i].node);
     PyObject *requests[MOST_OWNERS], *executor = Py_NewRef(lone->executor), *others = Py_NewRef(lone->others);
-    int queued = 0, made = copy_requests(data, &found, requests);
+    int queued = 0, made = end_thinking(lone) ? -1 : copy_requests(data, &found, requests);
     if (!made && (order = PyBytes_FromStringAndSize((char *)found.order, found.number)) && (batch = batch_of(executor, lone, order))) {
         for (int i = 0; i < found.known; i++) if (!batch_add(batch, found.shares[i].count, found.reads)) goto end;
         PyObject *with[] = {others, (PyObject *)batch};
@@ -337,7 +337,7 @@ static int deliver_batch(PyObject *executor, Lone *lone, Written *written) {
     if (!first) return -1;
     lone->due = 0;
     Traced *traced = batch_traced((Batch *)first);
-    int failed = write_replies(executor, lone, ((Batch *)first)->reply, written) || (traced && traced_replied(traced));
+    int failed = write_replies(executor, lone, ((Batch *)first)->reply, written) || begin_thinking(lone) || (traced && traced_replied(traced));
     Py_DECREF(first);
     return failed ? -1 : 1;
 }

@@ -63,6 +63,7 @@ class Cluster:
             is not known.
         nodes: the nodes.
         version: of the topology, for clients: a number that rises with each change.
+        timing: has the times of requests.
         gutter: what serves keys of nodes that are down; None for nothing.
         strict: as above.
         replicas: finds the nodes of a key if it has several; None if each has one.
@@ -96,6 +97,7 @@ class Cluster:
         self.routes = 0
         self._scheduler = scheduler
         self._access = access
+        self.timing = access.timing
         self._refusal: Refusal | None = None
         self.strict = strict
         self._outages, self._outages_of_gutter = Outages(), Outages()
@@ -162,6 +164,7 @@ class Cluster:
         """Start counting from zero."""
         self.failures = self.failed_shards = self.multigets = 0
         self.replicated.reset()
+        self.timing.reset()
 
     @property
     def makes_wait(self) -> bool:

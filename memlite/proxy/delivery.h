@@ -1,6 +1,6 @@
 /* Replies of a node, given to those who wait for them: `Node.usual_received` in node.py. */
 
-static PyObject *s_bytes_written, *s_note_time, *s_record, *s_take_some, *s_wrote;
+static PyObject *s_bytes_written, *s_note_time, *s_take_some, *s_wrote;
 
 static Field any_answered;  /* of nodes that are not known, in tests */
 
@@ -17,41 +17,6 @@ static int add_written(Written *written) {
     int failed = (before < 0 && PyErr_Occurred()) || put_number(counters, &field, before + written->bytes) ? -1 : 0;
     written->bytes = 0;
     return failed;
-}
-
-/* Adds a duration to a histogram: `LatencyHistogram.record`. */
-static int record(PyObject *histogram, long long took) {
-    enum { SUB_BITS = 5 };
-    PyObject *result, *number;
-    if (!Py_IS_TYPE(histogram, known.histogram) || known.buckets.at < 0 || took < 0) {
-        result = (number = PyLong_FromLongLong(took)) ? PyObject_CallMethodOneArg(histogram, s_record, number) : NULL;
-        Py_XDECREF(number);
-        Py_XDECREF(result);
-        return result ? 0 : -1;
-    }
-    int shift = took ? 64 - __builtin_clzll((unsigned long long)took) - SUB_BITS - 1 : 0;
-    Py_ssize_t at = shift <= 0 ? (Py_ssize_t)took : ((Py_ssize_t)shift << SUB_BITS) + (Py_ssize_t)(took >> shift);
-    PyObject *buckets = get(histogram, &known.buckets);
-    int failed = !buckets || !PyList_CheckExact(buckets) || at >= PyList_GET_SIZE(buckets);
-    long long before = failed ? -1 : PyLong_AsLongLong(PyList_GET_ITEM(buckets, at));
-    failed = before < 0 || !(number = PyLong_FromLongLong(before + 1)) || PyList_SetItem(buckets, at, number);
-    Py_XDECREF(buckets);
-    if (failed) return PyErr_Occurred() ? -1 : (PyErr_SetString(PyExc_ValueError, "not such a histogram"), -1);
-    long long count = get_number(histogram, &known.count), total = get_number(histogram, &known.total);
-    long long maximum = get_number(histogram, &known.maximum);
-    if (PyErr_Occurred() || put_number(histogram, &known.count, count + 1) || put_number(histogram, &known.total, total + took))
-        return -1;
-    return took > maximum ? put_number(histogram, &known.maximum, took) : 0;
-}
-
-/* Notes the time to the reply to a write that was timed: `Node._note_time`. */
-static int note_time(PyObject *node) {
-    PyObject *service;
-    long long now = nanoseconds(), since = now < 0 ? -1 : get_number(node, &known.timed);
-    if (PyErr_Occurred() || !(service = get(node, &known.service))) return -1;
-    int failed = record(service, now - since);
-    Py_DECREF(service);
-    return failed ? -1 : put_number(node, &known.timed, 0);
 }
 
 /* Gives the request that came alone its reply, [from, to) of `data`: written at once, if nothing is to be done but that,
@@ -73,7 +38,7 @@ static int give(Lone *lone, PyObject *data, Py_ssize_t from, Py_ssize_t to, Writ
     }
     written->bytes += to - from;
     Py_INCREF(write);
-    int failed = write_with(write, data, from, to);
+    int failed = write_with(write, data, from, to) || begin_thinking(lone);
     Py_DECREF(write);
     if (failed) return -1;
     if (lone->write != write && lone->executor && lone->executor != Py_None) {  /* the client does not read */

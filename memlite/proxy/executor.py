@@ -133,6 +133,8 @@ class ProxyExecutor(OrderedReplies):
     def _send_alone(self, target: Target, data: bytes, *, reads: bool) -> None:
         lone = self.lone
         lone.alone, lone.reads = True, reads
+        if lone.since:
+            self._timing.end_thinking(lone)
         target.send(data, lone)
 
     def _take_others(self, data: bytes) -> int:

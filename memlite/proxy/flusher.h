@@ -173,7 +173,7 @@ static int call_together(PyObject *scheduler, PyObject *flusher) {
 static int flush_next(PyObject *node) {
     PyObject *lease = get(node, &known.lease), *until = lease ? get(lease, &known.lease_until) : NULL;
     Py_XDECREF(lease);
-    if (set_new(node, &known.until, until)) return -1;
+    if (set_new(node, &known.until, until) || time_wait(node)) return -1;
     PyObject *scheduler = get(node, &known.scheduler), *flusher = scheduler ? get(node, &known.flusher) : NULL;
     int failed = flusher ? call_together(scheduler, flusher) : -1;
     Py_XDECREF(scheduler);

@@ -8,6 +8,8 @@ struct Lone {
     PyObject *out;  /* replies that wait for the connection */
     PyObject *dues, *partly;  /* the cluster's lists of executors with replies, and with some of a batch's */
     Py_ssize_t most;
+    PyObject *timing;  /* NULL if the client's times are not measured */
+    long long since;  /* when it was replied to, if its next request is timed; else 0 */
     Turns *turns;  /* tells which requests are traced; NULL if none are, or by other means */
     char alone, reads, due, progresses;
 };
@@ -38,6 +40,7 @@ static int lone_traverse(Lone *self, visitproc visit, void *arg) {
     Py_VISIT(self->dues);
     Py_VISIT(self->partly);
     Py_VISIT(self->turns);
+    Py_VISIT(self->timing);
     return 0;
 }
 
@@ -52,6 +55,7 @@ static int lone_clear(Lone *self) {
     Py_CLEAR(self->dues);
     Py_CLEAR(self->partly);
     Py_CLEAR(self->turns);
+    Py_CLEAR(self->timing);
     return 0;
 }
 
@@ -72,6 +76,22 @@ static PyObject *tell(Lone *self, PyObject *name, PyObject *what) {
 
 static PyObject *lone_answer(Lone *self, PyObject *reply) { return tell(self, s_answer, reply); }
 static PyObject *lone_fail(Lone *self, PyObject *error) { return tell(self, s_fail, error); }
+
+/* Notes that the client has all replies: `Timing.begin_thinking`. */
+static int begin_thinking(Lone *self) {
+    int is = self->timing ? is_same(self->timing, &known.thinks, Py_True) : 0;
+    if (is < 1) return is;
+    self->since = nanoseconds();
+    return self->since < 0 ? -1 : put(self->timing, &known.thinks, Py_False);
+}
+
+/* Notes that the client has sent a request: `Timing.end_thinking`. */
+static int end_thinking(Lone *self) {
+    if (!self->since) return 0;
+    long long took = nanoseconds() - self->since;
+    self->since = 0;
+    return self->timing ? record_in(self->timing, &known.thinking, took) : 0;
+}
 
 static int lone_reads(Lone *lone) { return lone->reads; }
 
@@ -94,6 +114,7 @@ static int forward_traced(Lone *self, PyObject *node, PyObject *data) {
 static int forward(Lone *self, PyObject *node, PyObject *data, int reads) {
     self->alone = 1;
     self->reads = (char)reads;
+    if (end_thinking(self)) return -1;
     Py_INCREF(node);
     int failed = self->turns && self->turns->left-- < 2 ? forward_traced(self, node, data) : send_by(node, data, (PyObject *)self);
     Py_DECREF(node);
@@ -159,7 +180,17 @@ static int lone_set_turns(Lone *self, PyObject *turns, void *ignored) {
     return 0;
 }
 
+static PyObject *lone_get_timing(Lone *self, void *ignored) { return Py_NewRef(self->timing ? self->timing : Py_None); }
+
+static int lone_set_timing(Lone *self, PyObject *timing, void *ignored) {
+    if (!timing || !known.timing_type || !Py_IS_TYPE(timing, known.timing_type))
+        return PyErr_Format(PyExc_TypeError, "a Timing is needed, and nodes must be known"), -1;
+    Py_XSETREF(self->timing, Py_NewRef(timing));
+    return 0;
+}
+
 static PyGetSetDef lone_getset[] = {
+    {"timing", (getter)lone_get_timing, (setter)lone_set_timing, "Has the times of requests.", NULL},
     {"turns", (getter)lone_get_turns, (setter)lone_set_turns, "Which requests are traced.", NULL},
     {NULL},
 };
@@ -174,6 +205,7 @@ static PyMemberDef lone_members[] = {
     {"dues", T_OBJECT, offsetof(Lone, dues), 0, NULL},
     {"partly", T_OBJECT, offsetof(Lone, partly), 0, NULL},
     {"most", T_PYSSIZET, offsetof(Lone, most), 0, NULL},
+    {"since", T_LONGLONG, offsetof(Lone, since), 0, NULL},
     {"alone", T_BOOL, offsetof(Lone, alone), 0, NULL},
     {"reads", T_BOOL, offsetof(Lone, reads), 0, NULL},
     {"due", T_BOOL, offsetof(Lone, due), 0, NULL},

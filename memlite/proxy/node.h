@@ -1,7 +1,7 @@
 /* Nodes and their connections, whose attributes are known by `know`: node.py and link.py. */
 
 static struct {
-    PyTypeObject *node, *link, *scheduler_type, *histogram;
+    PyTypeObject *node, *link, *scheduler_type, *histogram, *timing_type;
     PyObject *one_part, *other_part;  /* types of receivers in Python */
     PyObject *monotonic, *monotonic_ns;
     PyObject *append, *popleft;  /* of the deques of receivers */
@@ -10,7 +10,7 @@ static struct {
     int usual_clock;  /* whether both clocks are the system's */
     Field limited, queue, pending, answered, last_sent, timed, last_timed, until, lease, lease_until, scheduler, flusher,
         flush_due, timer, of_node, in_batches, queued, timing, due, next_timed, retired, usual, owner, paused, write, service,
-        unsent, buckets, count, total, maximum;  /* the last four of histograms */
+        unsent, put_at, waits, thinks, queueing, all_service, thinking, lengths, longest, buckets, count, total, maximum;  /* the last four of histograms */
 } known;
 
 static PyObject *s_append, *s_popleft;
@@ -38,7 +38,7 @@ static double seconds(void) {
     return found;
 }
 
-static int note_sent(PyObject *node, PyObject *unsent);
+static int note_sent(PyObject *node, PyObject *unsent), note_written(PyObject *node, long long since, long long length);
 
 /* Empties the queue of a node, all of which is bytes. A short one keeps its memory: the next request comes soon. */
 static int empty_queue(PyObject *queue) {
@@ -91,8 +91,8 @@ static int flush_usual(PyObject *node) {
     }
     if (!data || !(write = get(link, &known.write)) || !(unsent = get(node, &known.unsent))) goto end;
     long long more = get_number(node, &known.in_batches), last = get_number(node, &known.last_sent);
-    long long answered = get_number(node, &known.answered);
-    if (PyErr_Occurred()) goto end;
+    long long answered = get_number(node, &known.answered), put_at = get_number(node, &known.put_at);
+    if (PyErr_Occurred() || (put_at && note_written(node, put_at, count + more))) goto end;
     last += count + more;
     long long since = times ? nanoseconds() : 0;
     if (put_number(node, &known.last_sent, last) || empty_queue(queue)
@@ -102,6 +102,7 @@ static int flush_usual(PyObject *node) {
         || (times && (set_new(node, &known.timed, since < 0 ? NULL : PyLong_FromLongLong(since))
                       || put_number(node, &known.last_timed, last)
                       || set_new(timing, &known.due, PyFloat_FromDouble(now + known.between_times))
+                      || put(timing, &known.waits, Py_True) || put(timing, &known.thinks, Py_True)
                       || set_new(node, &known.next_timed, PyFloat_FromDouble(now + known.between_its_times))))
         || (unsent != Py_None && note_sent(node, unsent)) || write_with(write, data, 0, total)) goto end;
     done = 1;
@@ -132,7 +133,10 @@ static PyObject *know(PyObject *self, PyObject *args) {
         {&known.in_batches, node, "_in_batches"}, {&known.queued, node, "_queued"}, {&known.timing, node, "_timing"},
         {&known.due, timing, "due"}, {&known.next_timed, node, "_next_timed"}, {&known.retired, node, "_retired"},
         {&known.usual, link, "_usual"}, {&known.owner, link, "_owner"}, {&known.paused, link, "paused"},
-        {&known.unsent, node, "_unsent"}, {&known.write, link, "write"}, {&known.service, node, "service"}, {&known.buckets, histogram, "_buckets"}, {&known.count, histogram, "count"},
+        {&known.unsent, node, "_unsent"}, {&known.put_at, node, "_put_at"},
+        {&known.waits, timing, "waits"}, {&known.thinks, timing, "thinks"}, {&known.queueing, timing, "queueing"},
+        {&known.all_service, timing, "service"}, {&known.thinking, timing, "thinking"}, {&known.lengths, timing, "lengths"},
+        {&known.longest, timing, "longest"}, {&known.write, link, "write"}, {&known.service, node, "service"}, {&known.buckets, histogram, "_buckets"}, {&known.count, histogram, "count"},
         {&known.total, histogram, "total"}, {&known.maximum, histogram, "maximum"}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (find_field(fields[i].field, fields[i].type, fields[i].name)) return NULL;
@@ -153,6 +157,7 @@ static PyObject *know(PyObject *self, PyObject *args) {
     Py_XSETREF(known.node, (PyTypeObject *)Py_NewRef(node));
     Py_XSETREF(known.link, (PyTypeObject *)Py_NewRef(link));
     Py_XSETREF(known.scheduler_type, (PyTypeObject *)Py_NewRef(scheduler));
+    Py_XSETREF(known.timing_type, (PyTypeObject *)Py_NewRef(timing));
     Py_XSETREF(known.histogram, (PyTypeObject *)Py_NewRef(histogram));
     Py_XSETREF(known.one_part, Py_NewRef(one));
     Py_XSETREF(known.other_part, Py_NewRef(other));

@@ -23,6 +23,7 @@ from memlite.proxy.node_recovery import NodeRecovery
 from memlite.proxy.parts import Part
 from memlite.proxy.requests import KeysPart
 from memlite.proxy.single_requests import HAND_OUT
+from memlite.proxy.timing import Timing
 from memlite.server.scheduler import Scheduler
 from memlite.telemetry.counters import LatencyHistogram
 
@@ -76,19 +77,6 @@ class Receiver(Protocol):
         """Take the ``SERVER_ERROR`` line that stands for the reply."""
 
 
-class Timing:
-    """When a write is timed next, to whichever node.
-
-    Attributes:
-        due: not before this, by `time.monotonic`.
-    """
-
-    __slots__ = ("due",)
-
-    def __init__(self) -> None:
-        self.due = 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class Access:
     """How nodes are reached.
@@ -98,7 +86,7 @@ class Access:
         tls: encrypts connections; None for plain text.
         login: is carried out first; None for none.
         lease: until when what is known of the cluster is valid.
-        timing: when the time of a reply is measured next.
+        timing: has the times of requests, and when one is measured next.
     """
 
     deadline: float
@@ -175,7 +163,8 @@ class Node:
     __slots__ = (
         "_access", "_again", "_answered", "_deadline", "_delivered", "_flush_due", "_flusher",
         "_in_batches", "_interval", "_last_sent", "_last_timed", "_lease", "_limited", "_link",
-        "_looked", "_next_timed", "_pending", "_queue", "_queued", "_refusal", "_retired",
+        "_looked", "_next_timed", "_pending", "_put_at", "_queue", "_queued", "_refusal",
+        "_retired",
         "_scheduler", "_surroundings", "_taken", "_task", "_timed", "_timer", "_timing", "_unsent",
         "_until", "address", "connects", "error", "failed", "ip", "name", "refused", "returning",
         "service", "timeouts",
@@ -226,6 +215,8 @@ class Node:
         self._next_timed = 0.0
         # Requests in the queue that are traced in C; None for none.
         self._unsent: Any = None
+        # If the wait in the queue is timed: when it began, in nanoseconds; else 0.
+        self._put_at = 0
         self._timing = access.timing
         self.service = LatencyHistogram()
         self._retired = False
@@ -253,6 +244,11 @@ class Node:
     def requests(self) -> int:
         """How many requests were taken for it."""
         return self._last_sent + len(self._queue) + self._in_batches
+
+    @property
+    def waiting(self) -> int:
+        """How many requests are yet to be written."""
+        return len(self._queue) + self._in_batches
 
     @property
     def answered(self) -> int:
@@ -328,6 +324,8 @@ class Node:
 
     def _flush_next(self) -> None:
         self._until = self._lease.until
+        if self._timing.waits:
+            self._time_wait()
         self._scheduler.call_together(self._flusher)
 
     def _flush_soon(self) -> None:
@@ -335,7 +333,13 @@ class Node:
             self._flush_due = True
             if len(self._queue) == 1:
                 self._until = self._lease.until
+                if self._timing.waits:
+                    self._time_wait()
             self._scheduler.call_together(self._flusher)
+
+    def _time_wait(self) -> None:
+        self._timing.waits = False
+        self._put_at = time.monotonic_ns()
 
     @property
     def takes_batches(self) -> bool:
@@ -386,13 +390,18 @@ class Node:
             self._refuse_unsent()
             return
         data = queue[0] if len(queue) == 1 else b"".join(queue)
+        if self._put_at:
+            self._timing.written(self._put_at, len(queue) + self._in_batches)
+            self._put_at = 0
         self._last_sent = last = self._last_sent + len(queue) + self._in_batches
         queue.clear()
         self._queued = self._in_batches = 0
         self._limited = last - self._answered > _MANY_PENDING
         if (now >= self._timing.due or now >= self._next_timed) and not self._timed:
             self._timed, self._last_timed = time.monotonic_ns(), last
-            self._timing.due = now + _BETWEEN_TIMES
+            timing = self._timing
+            timing.due = now + _BETWEEN_TIMES
+            timing.waits = timing.thinks = True
             self._next_timed = now + _BETWEEN_ITS_TIMES
         if self._unsent is not None:
             self._note_sent()
@@ -418,7 +427,7 @@ class Node:
         self._queue.clear()
         self._queued = self._in_batches = 0
         last = self._last_sent
-        self._unsent = None
+        self._unsent, self._put_at = None, 0
         self._taken = deque((min(number, last), overdue) for number, overdue in self._taken)
         self.refused += unsent
         self.failed += unsent
@@ -543,7 +552,7 @@ class Node:
         self._queue.clear()
         self._queued = self._in_batches = 0
         self._limited = True
-        self._unsent = None
+        self._unsent, self._put_at = None, 0
         self._taken.clear()
         self._timed = 0
         if self._timer is not None:
@@ -665,7 +674,9 @@ class Node:
         return position
 
     def _note_time(self) -> None:
-        self.service.record(time.monotonic_ns() - self._timed)
+        took = time.monotonic_ns() - self._timed
+        self.service.record(took)
+        self._timing.service.record(took)
         self._timed = 0
 
     def link_lost(self, reason: str, *, down: bool) -> None:

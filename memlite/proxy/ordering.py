@@ -80,6 +80,7 @@ class OrderedReplies:
         self.lone = Lone(self)
         self.lone.others, self.lone.out = self._queue, out
         self.lone.dues, self.lone.partly = cluster.due, cluster.partly
+        self.lone.timing = self._timing = cluster.timing
         self.writes_lone = True
         self._first: Request | None = None  # stands for that one, if others have come after it
 
@@ -129,6 +130,8 @@ class OrderedReplies:
                 request.discard()
 
     def _begin(self, request: Request | Any) -> None:
+        if self.lone.since:
+            self._timing.end_thinking(self.lone)
         if self.lone.alone:
             self.lone.alone = False
             self._first = Request(self)
@@ -168,6 +171,7 @@ class OrderedReplies:
             lone.alone = False
             if client is not None:
                 client.reply(reply)
+                self._timing.begin_thinking(self.lone)
         elif self._first is not None:
             first, self._first = self._first, None
             first.answer(reply)
@@ -217,6 +221,8 @@ class OrderedReplies:
         self._out_of_queue()
         if self._client is not None:
             self._client.replies_ready()
+            if not self._queue:
+                self._timing.begin_thinking(self.lone)
         else:
             self._discard()
 

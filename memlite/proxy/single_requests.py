@@ -37,11 +37,13 @@ class LoneInPython:
         dues: the cluster's list of the former.
         partly: its list of the latter.
         turns: tells which requests are traced; None if none are.
+        timing: has the times of requests.
+        since: when the client was replied to, in nanoseconds, if its next request is timed; else 0.
     """
 
     __slots__ = (
         "alone", "by_line", "counters", "due", "dues", "executor", "most", "nodes", "others", "out",
-        "partly", "progresses", "reads", "turns", "write",
+        "partly", "progresses", "reads", "since", "timing", "turns", "write",
     )  # fmt: skip
 
     def __init__(self, executor: Any) -> None:
@@ -59,6 +61,8 @@ class LoneInPython:
         self.dues: Any = None
         self.partly: Any = None
         self.turns: Any = None
+        self.timing: Any = None
+        self.since = 0
 
     def answer(self, reply: bytes) -> None:
         """Take the reply."""
@@ -79,6 +83,8 @@ class LoneInPython:
             if self.turns.left < 2:  # it is traced
                 return False
             self.turns.left -= 1
+        if self.since:
+            self.timing.end_thinking(self)
         self.alone = self.reads = True
         node.send(data, self)
         return True

@@ -64,7 +64,7 @@ class ProxyStatsCollector:
         register: the open connections.
         intake: knows the bytes read whose commands are yet to be carried out.
         unread_replies: what is held for clients that do not read.
-        queue: what requests pass on their way; None if they go to the nodes at once.
+        queue: what requests pass on their way, all of them with a limit; None for nothing.
         slow: the slow log; None without one.
         event_loop: returns the loop the proxy runs on.
         epoch: returns that of the cluster; None if there is none.
@@ -189,7 +189,7 @@ class ProxyStatsCollector:
             hot_keys=cluster.hot.count,
             moving_requests=cluster.moving_requests,
             move=self._move(),
-            queue=None if self._queue is None else _queue(self._queue),
+            queue=_queue_of(self._queue, cluster),
             unread_bytes=self._unread_replies.size,
             unread_disconnects=self._unread_replies.disconnected,
         )
@@ -306,7 +306,22 @@ def _added(one: NodeStats, other: NodeStats) -> NodeStats:
     )
 
 
-def _queue(queue: "RequestQueue") -> QueueStats:
+def _queue_of(queue: "RequestQueue | None", cluster: Cluster) -> QueueStats:
+    if queue is None or queue.in_flight is None:
+        nodes, timing = cluster.every_node, cluster.timing
+        waiting = sum(node.waiting for node in nodes)
+        return QueueStats(
+            in_flight_limit=None,
+            in_flight=sum(node.pending for node in nodes) - waiting,
+            length=waiting,
+            arrivals=sum(node.requests for node in nodes),
+            refused=0,
+            expired=0,
+            dropped=0,
+            waiting=Durations.read(timing.queueing),
+            service=Durations.read(timing.service),
+            thinking=Durations.read(timing.thinking),
+        )
     return QueueStats(
         in_flight_limit=queue.in_flight,
         in_flight=queue.busy,
@@ -317,6 +332,7 @@ def _queue(queue: "RequestQueue") -> QueueStats:
         dropped=queue.dropped,
         waiting=Durations.read(queue.queueing),
         service=Durations.read(queue.service),
+        thinking=Durations.read(queue.thinking),
     )
 
 

@@ -28,15 +28,17 @@ def times(
     if trace is not None:
         yield "trace_written", trace.written
         yield "trace_dropped", trace.dropped
-    if queue is not None:
+    if queue is not None and queue.in_flight is not None:
         yield from _of_queue(queue)
+    else:
+        yield from _of_nodes(cluster)
     for node in cluster.nodes:
         yield f"node:{node.name}:arrivals", node.requests
         yield from _of(f"node:{node.name}:service", node.service)
 
 
 def _of_queue(queue: "RequestQueue") -> Iterator[tuple[str, object]]:
-    yield "in_flight_limit", "none" if queue.in_flight is None else queue.in_flight
+    yield "in_flight_limit", queue.in_flight
     yield "in_flight", queue.busy
     yield "arrivals", queue.arrivals
     yield "queue_length", queue.length
@@ -48,6 +50,20 @@ def _of_queue(queue: "RequestQueue") -> Iterator[tuple[str, object]]:
     yield from _of("queue", queue.queueing)
     yield from _of("service", queue.service)
     yield from _of("think", queue.thinking)
+
+
+def _of_nodes(cluster: Cluster) -> Iterator[tuple[str, object]]:
+    timing = cluster.timing
+    waiting = sum(node.waiting for node in cluster.every_node)
+    yield "in_flight_limit", "none"
+    yield "in_flight", sum(node.pending for node in cluster.every_node) - waiting
+    yield "arrivals", sum(node.requests for node in cluster.every_node)
+    yield "queue_length", waiting
+    yield "queue_length_max", timing.longest
+    yield "queue_length_mean", f"{timing.lengths / max(timing.queueing.count, 1):.3f}"
+    yield from _of("queue", timing.queueing)
+    yield from _of("service", timing.service)
+    yield from _of("think", timing.thinking)
 
 
 def _of(name: str, found: LatencyHistogram) -> Iterator[tuple[str, object]]:

@@ -70,18 +70,20 @@ class NodeStats:
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """The queue of a proxy whose requests pass one (``--in-flight``, ``--trace``).
+    """Requests that wait: for a worker, or without a limit for the next write to their nodes.
 
     Attributes:
-        in_flight_limit: how many requests may be with the nodes at a time; None for no limit.
-        in_flight: how many are, if there is a limit.
+        in_flight_limit: how many requests may be with the nodes at a time; None for no limit, where
+            times are sampled, and nothing is refused, expires or is dropped.
+        in_flight: how many are.
         length: how many wait.
-        arrivals: requests that came.
+        arrivals: requests that came; without a limit those to each of the nodes that there are.
         refused: those that were refused, as too many were waiting.
         expired: those that have waited for too long.
         dropped: reads that were not sent, as the client had disconnected.
         waiting: how long requests have waited.
         service: from there to the last node's reply.
+        thinking: from a client's last reply to its next request.
     """
 
     in_flight_limit: int | None
@@ -93,6 +95,7 @@ class QueueStats:
     dropped: int
     waiting: Durations
     service: Durations
+    thinking: Durations
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ class ProxyStats:
         hot_keys: keys that have copies on all nodes.
         moving_requests: requests for keys that were moving.
         move: the move of keys that is going on; None for none.
-        queue: the queue; None if requests go to the nodes at once.
+        queue: what waits to be sent; None if that is not known.
         unread_bytes: replies held for clients that do not read.
         unread_disconnects: clients that were disconnected for that.
     """

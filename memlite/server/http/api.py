@@ -236,6 +236,7 @@ def _proxy(proxy: ProxyStats) -> dict[str, object]:
             "dropped": queue.dropped,
             "waiting": _summary(queue.waiting),
             "service": _summary(queue.service),
+            "thinking": _summary(queue.thinking),
         },
         "move": None
         if move is None

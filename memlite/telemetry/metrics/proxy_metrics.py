@@ -56,6 +56,8 @@ def _of_move(value: Callable[[MoveStats], int | None]) -> Read:
 
 
 def _discarded(queue: QueueStats) -> tuple[Sample, ...]:
+    if queue.in_flight_limit is None:
+        return ()
     return (
         Sample(queue.refused, ("refused",)),
         Sample(queue.expired, ("expired",)),
@@ -122,21 +124,19 @@ _QUEUE: Final = (
     Metric(
         "memlite_proxy_queue_length",
         "gauge",
-        "Requests that wait to be sent to the nodes (--in-flight).",
+        "Requests that wait to be sent: with --in-flight for a worker, else for the next write.",
         _of_queue(lambda queue: (Sample(queue.length),)),
     ),
     Metric(
         "memlite_proxy_queue_in_flight",
         "gauge",
-        "Requests with the nodes, of those that --in-flight limits.",
-        _of_queue(
-            lambda queue: () if queue.in_flight_limit is None else (Sample(queue.in_flight),)
-        ),
+        "Requests with the nodes.",
+        _of_queue(lambda queue: (Sample(queue.in_flight),)),
     ),
     Metric(
         "memlite_proxy_queue_in_flight_limit",
         "gauge",
-        "How many there may be.",
+        "How many there may be (--in-flight).",
         _of_queue(
             lambda queue: () if queue.in_flight_limit is None else (Sample(queue.in_flight_limit),)
         ),
@@ -144,30 +144,40 @@ _QUEUE: Final = (
     Metric(
         "memlite_proxy_queue_arrivals_total",
         "counter",
-        "Requests that have passed the queue, or were to; without --in-flight or --slow-log, those "
-        "that are traced.",
+        "Requests that have passed the queue, or were to; without --in-flight, those to each of "
+        "the present nodes.",
         _of_queue(lambda queue: (Sample(queue.arrivals),)),
     ),
     Metric(
         "memlite_proxy_queue_discarded_total",
         "counter",
         "Requests that were not sent: refused, as too many were waiting; expired, after "
-        "--deadline; dropped, reads whose client had disconnected.",
+        "--deadline; dropped, reads whose client had disconnected. Only with --in-flight.",
         _of_queue(_discarded),
         labels=("reason",),
     ),
     Metric(
         "memlite_proxy_queue_wait_duration_seconds",
         "histogram",
-        "How long requests have waited to be sent.",
+        "How long requests have waited to be sent. Without --in-flight, of one write in a "
+        "millisecond the wait of its first request, in the event loop, or while the node takes "
+        "nothing.",
         _of_queue(lambda queue: (Sample(queue.waiting),)),
         "seconds",
     ),
     Metric(
         "memlite_proxy_queue_service_duration_seconds",
         "histogram",
-        "From then to the last node's reply.",
+        "From then to the last node's reply; without --in-flight, of one write in a millisecond.",
         _of_queue(lambda queue: (Sample(queue.service),)),
+        "seconds",
+    ),
+    Metric(
+        "memlite_proxy_think_duration_seconds",
+        "histogram",
+        "From a client's last reply to its next request; without --in-flight, of one client in a "
+        "millisecond.",
+        _of_queue(lambda queue: (Sample(queue.thinking),)),
         "seconds",
     ),
 )

@@ -5,6 +5,7 @@ import signal
 import socket
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,9 @@ from tests.support.packets import packet
 from tests.support.proxies import node_stat, proxy
 from tests.support.servers import RunningServer, Wire, running
 from tests.support.waiting import wait_until
+
+FRAMINGS = [pytest.param({}, id="c"), pytest.param({"MEMLITE_NO_EXTENSIONS": "1"}, id="python")]
+"""Environments in which the modules in C are used, if they were compiled, and are not."""
 
 
 def proxy_stats(front: RunningServer) -> dict[str, str]:
@@ -51,6 +55,73 @@ def test_pipelines_of_several_clients_are_answered_in_order(front: RunningServer
     assert found["queue_length"] == "0"
     assert found["arrivals"] == found["queue_count"] == found["service_count"]
     assert float(found["queue_us_p50"]) <= float(found["queue_us_max"])
+
+
+@pytest.mark.parametrize("environment", FRAMINGS)
+@pytest.mark.parametrize("traced", [False, True])
+def test_times_are_measured_without_a_limit(
+    nodes: tuple[RunningServer, ...], tmp_path: Path, environment: dict[str, str], traced: bool
+) -> None:
+    arguments = ("--trace", str(tmp_path / "t"), "--trace-sample", "1/3") if traced else ()
+    with (
+        proxy(nodes, "--deadline", "30", *arguments, environment=environment) as front,
+        front.connect() as wire,
+        front.connect() as binary,
+    ):
+        assert wait_until(lambda: all(node_stat(front, n, "state") == "up" for n in nodes))
+        for request in (b"get a\r\n", b"get a\r\nget b\r\nget c\r\n", b"get a b c d e f g h\r\n"):
+            ends = request.count(b"get")
+            assert wire.ask(b"stats reset\r\n") == b"RESET\r\n"
+
+            def measured(request: bytes = request, ends: int = ends) -> bool:
+                wire.send(request)
+                assert wire.exactly(5 * ends) == b"END\r\n" * ends
+                found = proxy_stats(front)
+                return all(
+                    int(found[f"{name}_count"]) > 3 for name in ("queue", "service", "think")
+                )
+
+            assert wait_until(measured)
+        assert wire.ask(b"stats reset\r\n") == b"RESET\r\n"
+
+        def asked_in_binary() -> bool:
+            binary.send(packet(0, b"a"))
+            assert len(binary.exactly(24 + len(b"Not found"))) == 33
+            return int(proxy_stats(front)["think_count"]) > 3
+
+        assert wait_until(asked_in_binary)
+        found = proxy_stats(front)
+        assert found["in_flight_limit"] == "none"
+        assert found["queue_length"] == found["in_flight"] == "0"
+        assert int(found["queue_length_max"]) >= float(found["queue_length_mean"]) >= 1
+        assert int(found["arrivals"]) > 3
+        for name in ("queue", "service", "think"):
+            assert 0 < float(found[f"{name}_us_p50"]) <= float(found[f"{name}_us_max"]) < 30e6
+
+
+@pytest.mark.parametrize("environment", FRAMINGS)
+def test_what_waits_for_a_node_that_reads_nothing_is_the_length(
+    nodes: tuple[RunningServer, ...], environment: dict[str, str]
+) -> None:
+    node, value = nodes[0], b"x" * 1_000_000
+    with (
+        proxy([node], "--deadline", "30", environment=environment) as front,
+        contextlib.ExitStack() as stack,
+    ):
+        assert wait_until(lambda: node_stat(front, node, "state") == "up")
+        wires = [stack.enter_context(front.connect()) for _ in range(20)]
+        node.pause()
+        try:
+            for wire in wires:
+                wire.send(b"set big 0 0 %d\r\n%b\r\n" % (len(value), value))
+            assert wait_until(lambda: int(proxy_stats(front)["queue_length"]) > 0)
+            assert int(proxy_stats(front)["in_flight"]) > 0
+        finally:
+            node.process.send_signal(signal.SIGCONT)
+        for wire in wires:
+            assert wire.line() == b"STORED\r\n"
+        found = proxy_stats(front)
+        assert found["queue_length"] == found["in_flight"] == "0"
 
 
 def test_a_paused_node_holds_up_the_queue_and_reads_of_clients_that_leave_are_not_sent(
@@ -99,7 +170,8 @@ def test_without_a_limit_there_are_the_times_of_the_nodes(
             assert wire.exactly(8) == b"STORED\r\n"
             assert wire.exactly(50 * 21) == b"VALUE a 0 1\r\nx\r\nEND\r\n" * 50
         found = proxy_stats(front)
-        assert "queue_length" not in found
+        assert found["in_flight_limit"] == "none"
+        assert "queue_refused" not in found
         names = [f"node:127.0.0.1:{node.port}:service_count" for node in nodes]
         assert sum(int(found[name]) for name in names) >= 1
         assert sum(int(found[name.replace("service_count", "arrivals")]) for name in names) == 51

@@ -19,6 +19,7 @@ from memlite.proxy.parts import JoinedBatch, JoinedMultiGet
 from memlite.proxy.parts import Part as PartInC
 from memlite.proxy.proxy import Proxy
 from memlite.proxy.requests import Flush, MultiGet, Read, Request
+from memlite.proxy.timing import Timing
 from memlite.proxy.unread_replies import UnreadReplies
 from memlite.server.execution.dialects import BINARY
 from memlite.server.scheduler import Scheduler
@@ -88,7 +89,8 @@ def test_clients_are_looked_at_while_a_node_is_slow_and_once_more() -> None:
 
 def executor_of(client: object | None = None) -> OrderedReplies:
     out: list[Part] = []
-    cluster = cast("Cluster", type("Nodes", (), {"due": [], "partly": [], "merger": None})())
+    parts = {"due": [], "partly": [], "merger": None, "timing": Timing()}
+    cluster = cast("Cluster", type("Nodes", (), parts)())
     return OrderedReplies(cluster, cast("ForwardingClient", client), out)
 
 

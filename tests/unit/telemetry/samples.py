@@ -135,7 +135,7 @@ def proxy_snapshot(*, time=1.0, troubles=(), **changes):
 
 def full_proxy_snapshot():
     """Return figures in which every metric of a proxy has a value."""
-    queue = QueueStats(8, 2, 3, 4, 5, 6, 7, durations(2000), durations(3000))
+    queue = QueueStats(8, 2, 3, 4, 5, 6, 7, durations(2000), durations(3000), durations(4000))
     gutter = node_stats(name="g", role="gutter", share=0.0)
     return proxy_snapshot(
         epoch=5, gutter_requests=1, move=MoveStats("move", 10, 30), queue=queue,

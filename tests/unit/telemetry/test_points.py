@@ -76,7 +76,7 @@ def test_a_proxys_commands_nodes_and_queue():
             ("store", "not_stored"): 5, ("delete", "miss"): 5, ("other", "done"): 5,
         },
         nodes=(node_stats(pending=2), node_stats(name="b", up=0, pending=3)),
-        queue=QueueStats(8, 8, 7, 9, 0, 0, 0, durations(1500), durations()),
+        queue=QueueStats(8, 8, 7, 9, 0, 0, 0, durations(1500), durations(), durations()),
         moving_requests=13,
     )  # fmt: skip
     found = figures(before, now)
