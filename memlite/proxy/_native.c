@@ -17,6 +17,7 @@ may use those that are included before it. */
 #include "recognizer.h"
 #include "framing.h"
 #include "attributes.h"
+#include "asked.h"
 #include "writer.h"
 #include "node.h"
 #include "times.h"
@@ -29,12 +30,13 @@ may use those that are included before it. */
 #include "batch.h"
 #include "receiving.h"
 
-#define VERSION 6  /* of the functions: what was compiled for another is not used */
+#define VERSION 7  /* of the functions: what was compiled for another is not used */
 
 static PyMethodDef methods[] = {
     {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, "The pieces of parts in order."},
     {"split", (PyCFunction)(void (*)(void))split, METH_FASTCALL, "Requests by their nodes."},
     {"split_keys", (PyCFunction)(void (*)(void))split_keys, METH_FASTCALL, "Keys by their nodes."},
+    {"expect", expect, METH_O, "Take the table of replies."},
     {"know", (PyCFunction)know, METH_VARARGS, "Find the attributes of nodes and of their connections."},
     {"deliver", deliver, METH_O, "Sends executors' replies."},
     {"send_progress", send_progress, METH_O, "Sends what is there of executors' replies."},
@@ -48,7 +50,7 @@ static PyMethodDef methods[] = {
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "Framing in C.", -1, methods};
 static int intern_names(void) {
     struct { PyObject **to; const char *name; } all[] = {
-        {&s_answer, "answer"}, {&s_answered, "answered"}, {&s_count_failure, "count_failure"}, {&s_deliver, "deliver"},
+        {&s_unexpected, "_unexpected"}, {&s_missing, "missing"}, {&s_answer, "answer"}, {&s_answered, "answered"}, {&s_count_failure, "count_failure"}, {&s_deliver, "deliver"},
         {&s_send_progress, "send_progress"}, {&s_append, "append"}, {&s_bytes_written, "bytes_written"}, {&s_fail, "fail"},
         {&s_note_time, "_note_time"}, {&s_popleft, "popleft"}, {&s_send, "send"}, {&s_take_some, "_take_some"},
         {&s_wrote, "wrote"}, {&s_write, "write"}, {&s_unsent, "get_write_buffer_size"}, {&s_together, "_together"},
@@ -60,18 +62,19 @@ static int intern_names(void) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!*all[i].to && !(*all[i].to = PyUnicode_InternFromString(all[i].name))) return -1;
     any_answered = (Field){PyUnicode_InternFromString("_answered"), -1};
-    PyTypeObject *types[] = {&Lone_type, &Part_type, &Batch_type, &Writer_type, &Flusher_type, &Calls_type, &Reception_type, &Receiver_type, &Turns_type, &Traced_type};
+    PyTypeObject *types[] = {&Asked_type, &Lone_type, &Part_type, &Batch_type, &Writer_type, &Flusher_type, &Calls_type, &Reception_type, &Receiver_type, &Turns_type, &Traced_type};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) if (PyType_Ready(types[i])) return -1;
     return any_answered.name ? 0 : -1;
 }
 
 PyMODINIT_FUNC PyInit__native(void) {
     PyObject *m = intern_names() ? NULL : PyModule_Create(&module);
-    PyObject *names = m ? Py_BuildValue("[ssssssssssssssssssss]", "VERSION", "Batch", "Flusher", "Lone", "Part", "Receiver", "Traced",
-                                        "Turns", "Writer",
-                                        "deliver", "gather", "hand_out", "interleave", "items", "join", "know", "send_progress", "split", "split_gets",
+    PyObject *names = m ? Py_BuildValue("[ssssssssssssssssssssss]", "VERSION", "Asked", "Batch", "Flusher", "Lone", "Part", "Receiver",
+                                        "Traced", "Turns", "Writer",
+                                        "deliver", "expect", "gather", "hand_out", "interleave", "items", "join", "know", "send_progress", "split", "split_gets",
                                         "split_keys") : NULL;
     if (!names || PyModule_AddObjectRef(m, "__all__", names) || PyModule_AddIntMacro(m, VERSION)
+        || PyModule_AddObjectRef(m, "Asked", (PyObject *)&Asked_type)
         || PyModule_AddObjectRef(m, "Lone", (PyObject *)&Lone_type)
         || PyModule_AddObjectRef(m, "Flusher", (PyObject *)&Flusher_type)
         || PyModule_AddObjectRef(m, "Receiver", (PyObject *)&Receiver_type)

@@ -3,6 +3,7 @@ from typing import Any, Final, TypeVar, overload
 
 __all__ = [
     "VERSION",
+    "Asked",
     "Batch",
     "Flusher",
     "Lone",
@@ -12,6 +13,7 @@ __all__ = [
     "Turns",
     "Writer",
     "deliver",
+    "expect",
     "gather",
     "hand_out",
     "interleave",
@@ -46,6 +48,13 @@ def hand_out(
     batch_part: type,
     /,
 ) -> int: ...
+def expect(table: dict[bytes, tuple[bytes, ...]], /) -> None: ...
+
+class Asked:
+    def extend(self, requests: list[bytes], /) -> None: ...
+    def take(self, reply: bytes, more: bool, /) -> bool: ...
+    def skip(self) -> None: ...
+    def clear(self) -> None: ...
 
 class Lone:
     executor: Any

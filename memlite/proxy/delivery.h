@@ -1,6 +1,6 @@
 /* Replies of a node, given to those who wait for them: `Node.usual_received` in node.py. */
 
-static PyObject *s_bytes_written, *s_note_time, *s_take_some, *s_wrote;
+static PyObject *s_bytes_written, *s_note_time, *s_missing, *s_take_some, *s_unexpected, *s_wrote;
 
 static Field any_answered;  /* of nodes that are not known, in tests */
 
@@ -63,15 +63,36 @@ static int give_traced(Traced *traced, PyObject *data, Py_ssize_t from, Py_ssize
     return failed ? -1 : 0;
 }
 
-/* Gives requests their replies; returns how many bytes were taken, -1 if there are too many replies, or -2 with an error.
- * `quiet` is cleared if more may have to be done than what was. */
+/* How many replies the part of a batch in Python awaits; -1 with an error. */
+static Py_ssize_t missing_of(PyObject *part) {
+    PyObject *missing = PyObject_GetAttr(part, s_missing);
+    Py_ssize_t found = missing ? PyLong_AsSsize_t(missing) : -1;
+    Py_XDECREF(missing);
+    return found;
+}
+
+/* Has a node give up a connection because of the reply in [from, to) of `data`, unless another call has done so; those before it
+ * are `answered`. */
+static int unexpected(PyObject *node, PyObject *data, Py_ssize_t from, Py_ssize_t to, PyObject *pending, long long answered) {
+    int usual = Py_IS_TYPE(node, known.node), same = usual ? is_same(node, &known.pending, pending) : 1;
+    if (same < 1) return same;
+    if (put_number(node, usual ? &known.answered : &any_answered, answered)) return -1;
+    PyObject *reply = piece(data, from, to), *result = reply ? PyObject_CallMethodOneArg(node, s_unexpected, reply) : NULL;
+    Py_XDECREF(reply);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+/* Gives requests their replies; returns how many bytes were taken, or -2 with an error. From the first reply on that fits no
+ * request, none is given, and the connection is given up. `quiet` is cleared if more may have to be done than what was. */
 static Py_ssize_t hand_out_all(PyObject *node, PyObject *data, PyObject *pending, long long answered, long long last,
                                long long timed, PyObject *batch_part, int *quiet) {
     PyObject *result;
     const char *start = PyBytes_AS_STRING(data), *end = start + PyBytes_GET_SIZE(data), *at = start;
     Py_ssize_t few[FEW], *ends = few, found = 0, room = FEW;
+    int odd = 0;
     while (at < end) {
-        const char *after = usual_end(at, end);
+        const char *after = usual_end(at, end, &odd);
         if (!after) break;
         if (found == room) {
             Py_ssize_t *more = PyMem_New(Py_ssize_t, room * 4);
@@ -91,20 +112,24 @@ static Py_ssize_t hand_out_all(PyObject *node, PyObject *data, PyObject *pending
     Py_ssize_t taken = at - start, given = 0;
     PyObject *error[3] = {NULL, NULL, NULL};
     Written written = {NULL, 0};
-    int usual = Py_IS_TYPE(node, known.node);
-    if (found && answered + found > last) {
-        taken = -1;
-        found = 0;
+    int usual = Py_IS_TYPE(node, known.node), fit = 1;
+    Asked *asked = usual ? (Asked *)get(node, &known.asked) : NULL;
+    Py_ssize_t unasked = found && answered + found > last ? found - (Py_ssize_t)(last - answered) : 0, i = 0;
+    found -= unasked;
+    if (usual && (!asked || !Py_IS_TYPE(asked, &Asked_type))) {
+        if (asked) PyErr_SetString(PyExc_TypeError, "what was asked is kept in C");
+        taken = -2;
     }
-    if (found) {
+    if (found > 0 && taken > 0) {
         int failed = 0;
         if (timed && answered + found >= timed) {
             failed = usual ? note_time(node) : call(node, s_note_time);
         }
         if (failed || put_number(node, usual ? &known.answered : &any_answered, answered + found)) taken = -2;
     }
-    for (Py_ssize_t i = 0; taken > 0 && i < found; i++) {
+    while (taken > 0 && fit > 0 && i < found) {
         int failed = 0;
+        Py_ssize_t number = 1, most = 1, missing = 1;  /* replies that it gets, that are there for it, and that it awaits */
         PyObject *receiver = usual ? PyObject_Vectorcall(known.popleft, &pending, 1, NULL)
             : PyObject_CallMethodNoArgs(pending, s_popleft);
         if (!receiver) {  /* cannot be: there are as many as requests */
@@ -112,48 +137,61 @@ static Py_ssize_t hand_out_all(PyObject *node, PyObject *data, PyObject *pending
             break;
         }
         int lone = Py_IS_TYPE(receiver, &Lone_type), traced = Py_IS_TYPE(receiver, &Traced_type);
+        int batch = (PyObject *)Py_TYPE(receiver) == batch_part;
+        Part *part = Py_IS_TYPE(receiver, &Part_type) ? (Part *)receiver : NULL;
         if (!lone && !traced) *quiet = 0;
-        if (lone) failed = give((Lone *)receiver, data, given, ends[i], &written, quiet);
+        if (part || batch) {
+            missing = part ? part->missing : missing_of(receiver);
+            number = most = missing < found - i ? missing : found - i;
+            if (batch && most > FEW) number = most = FEW;
+        }
+        if (most < 1) failed = 1;  /* cannot be: it would not wait */
+        else if (part && part->request && part_items(part, data, given, ends[i])) {
+            if (asked) asked_skip(asked);
+        } else if (asked) {
+            const char *from = start + given;
+            for (number = 0; number < most; number++, from = start + ends[i + number - 1])
+                if ((fit = asked_take(asked, from, start + ends[i + number], !odd, missing - number > 1)) < 1) break;
+        }
+        if (failed || number < 1) ;
+        else if (lone) failed = give((Lone *)receiver, data, given, ends[i], &written, quiet);
         else if (traced) failed = give_traced((Traced *)receiver, data, given, ends[i], &written, quiet);
-        else if (Py_IS_TYPE(receiver, &Part_type)) {
-            Part *part = (Part *)receiver;
-            Py_ssize_t number = part->missing < found - i ? part->missing : found - i;
-            if (!number) failed = 1;  /* cannot be: it would not wait */
-            else {
-                failed = part_receive(part, data, given, ends + i, number);
-                i += number - 1;
+        else if (part) failed = part_receive(part, data, given, ends + i, number);
+        else if (batch) {
+            PyObject *some = PyList_New(number);
+            for (Py_ssize_t j = 0; some && j < number; j++) {
+                PyObject *one = piece(data, j ? ends[i + j - 1] : given, ends[i + j]);
+                if (!one) Py_CLEAR(some);
+                else PyList_SET_ITEM(some, j, one);
             }
-            if (!failed && part->missing) {
-                failed = !(result = PyObject_CallMethodOneArg(pending, s_appendleft, receiver)) || part_progressed(part);
-                Py_XDECREF(result);
-            }
-        } else if ((PyObject *)Py_TYPE(receiver) == batch_part) {
-            PyObject *rest = PyList_New(0);
-            for (Py_ssize_t j = i; rest && j < found && j - i < FEW; j++) {
-                PyObject *one = piece(data, j ? ends[j - 1] : 0, ends[j]);
-                if (!one || PyList_Append(rest, one)) Py_CLEAR(rest);
-                Py_XDECREF(one);
-            }
-            PyObject *of_part[] = {node, receiver, rest};
-            result = rest ? PyObject_VectorcallMethod(s_take_some, of_part, 3, NULL) : NULL;
-            Py_ssize_t number = result ? PyLong_AsSsize_t(result) : -1;
-            Py_XDECREF(rest);
+            PyObject *of_part[] = {node, receiver, some};
+            result = some ? PyObject_VectorcallMethod(s_take_some, of_part, 3, NULL) : NULL;
+            failed = !result;
+            Py_XDECREF(some);
             Py_XDECREF(result);
-            if (number < 1) failed = 1;
-            else i += number - 1;
         } else {
             PyObject *reply = piece(data, given, ends[i]);
-            if (!reply) failed = 1;
-            else {
-                failed = !(result = PyObject_CallMethodOneArg(receiver, s_answer, reply));
-                Py_XDECREF(result);
-            }
+            result = reply ? PyObject_CallMethodOneArg(receiver, s_answer, reply) : NULL;
+            failed = !result;
             Py_XDECREF(reply);
+            Py_XDECREF(result);
+        }
+        if (!failed && (part ? part->missing > 0 : number < 1)) {
+            failed = !(result = PyObject_CallMethodOneArg(pending, s_appendleft, receiver)) || (number > 0 && part_progressed(part));
+            Py_XDECREF(result);
         }
         Py_DECREF(receiver);
-        given = ends[i];
+        i += number < 1 && fit > 0 ? 1 : number;
+        if (i) given = ends[i - 1];
         if (failed && !error[0] && PyErr_Occurred()) PyErr_Fetch(&error[0], &error[1], &error[2]);
         else if (failed) PyErr_Clear();  /* the others get theirs, and the first error is raised */
+    }
+    Py_XDECREF((PyObject *)asked);
+    if (fit < 0) taken = -2;
+    if (taken > 0 && (!fit || unasked) && unexpected(node, data, given, ends[i], pending, answered + i)) taken = -2;
+    if (taken > 0 && (!fit || unasked)) {
+        taken = PyBytes_GET_SIZE(data);  /* of a connection that is given up */
+        *quiet = 0;
     }
     if (ends != few) PyMem_Free(ends);
     if (add_written(&written)) taken = -2;

@@ -9,6 +9,7 @@ from typing import Protocol, cast
 
 from memlite.client import ReplyError, ReplyScanner
 from memlite.core.build import mypyc_attr
+from memlite.proxy.expected import shown
 from memlite.proxy.single_requests import writer_of
 
 __all__ = ["Link", "LinkOwner", "NodeLostError"]
@@ -87,8 +88,7 @@ class Link(asyncio.Protocol):
         """
         reply = await self.request(request)
         if not reply.startswith(expected):
-            shown = reply[:80].decode("ascii", "backslashreplace").rstrip()
-            raise NodeLostError(f"it answers {shown}")
+            raise NodeLostError(f"it answers {_text(reply)}")
 
     async def request(self, request: bytes) -> bytes:
         """Send a request of the proxy's own, and return the reply.
@@ -169,7 +169,8 @@ class Link(asyncio.Protocol):
         try:
             replies = self._split(data)
         except ReplyError as error:
-            self._fail(str(error), down=True)
+            reason = shown(error.line) if error.line else f"({error})"
+            self._fail(f"unexpected reply {reason}", down=True)
             return
         self._note_usual()
         if self._asking is None:
@@ -178,8 +179,7 @@ class Link(asyncio.Protocol):
             if len(replies) == 1:
                 self._asking.set_result(replies[0])
             else:
-                shown = replies[0][:80].decode("ascii", "backslashreplace").rstrip()
-                self._asking.set_exception(NodeLostError(f"it answers {shown}"))
+                self._asking.set_exception(NodeLostError(f"it answers {_text(replies[0])}"))
 
     def eof_received(self) -> None:
         """Note that the node sends no more."""
@@ -198,3 +198,7 @@ class Link(asyncio.Protocol):
                 self._asking.set_exception(NodeLostError(reason))
             return
         self._owner.link_lost(reason, down=down)
+
+
+def _text(reply: bytes) -> str:
+    return reply[:80].decode("ascii", "backslashreplace").rstrip()

@@ -10,7 +10,8 @@ static struct {
     int usual_clock;  /* whether both clocks are the system's */
     Field limited, queue, pending, answered, last_sent, timed, last_timed, until, lease, lease_until, scheduler, flusher,
         flush_due, timer, of_node, in_batches, queued, timing, due, next_timed, retired, usual, owner, paused, write, service,
-        unsent, put_at, waits, thinks, queueing, all_service, thinking, lengths, longest, buckets, count, total, maximum;  /* the last four of histograms */
+        asked, unsent, put_at, waits, thinks, queueing, all_service, thinking, lengths, longest,
+        buckets, count, total, maximum;  /* the last four of histograms */
 } known;
 
 static PyObject *s_append, *s_popleft;
@@ -52,7 +53,8 @@ static int empty_queue(PyObject *queue) {
 
 /* Sends what waits for a node, if there is nothing to do but that; returns whether it was so, or -1. */
 static int flush_usual(PyObject *node) {
-    PyObject *queue = get(node, &known.queue), *link = NULL, *data = NULL, *write = NULL, *timing = NULL, *unsent = NULL;
+    PyObject *queue = get(node, &known.queue), *link = NULL, *data = NULL, *write = NULL, *timing = NULL,
+        *asked = NULL, *unsent = NULL;
     int done = queue ? 0 : -1, is, times = 0;
     Py_ssize_t count = 0, total = 0;
     double now, due;
@@ -89,12 +91,14 @@ static int flush_usual(PyObject *node) {
             to += PyBytes_GET_SIZE(one);
         }
     }
-    if (!data || !(write = get(link, &known.write)) || !(unsent = get(node, &known.unsent))) goto end;
+    if (!data || !(write = get(link, &known.write)) || !(asked = get(node, &known.asked)) || !(unsent = get(node, &known.unsent))) goto end;
+    if (!Py_IS_TYPE(asked, &Asked_type)) { done = 0; goto end; }
     long long more = get_number(node, &known.in_batches), last = get_number(node, &known.last_sent);
     long long answered = get_number(node, &known.answered), put_at = get_number(node, &known.put_at);
     if (PyErr_Occurred() || (put_at && note_written(node, put_at, count + more))) goto end;
     last += count + more;
     long long since = times ? nanoseconds() : 0;
+    for (Py_ssize_t i = 0; i < count; i++) if (asked_add((Asked *)asked, PyList_GET_ITEM(queue, i))) goto end;
     if (put_number(node, &known.last_sent, last) || empty_queue(queue)
         || (more && put_number(node, &known.in_batches, 0)) || put_number(node, &known.queued, 0)
         || put(node, &known.flush_due, Py_False)
@@ -113,6 +117,7 @@ end:
     Py_XDECREF(write);
     Py_XDECREF(timing);
     Py_XDECREF(unsent);
+    Py_XDECREF(asked);
     return done;
 }
 
@@ -136,7 +141,9 @@ static PyObject *know(PyObject *self, PyObject *args) {
         {&known.unsent, node, "_unsent"}, {&known.put_at, node, "_put_at"},
         {&known.waits, timing, "waits"}, {&known.thinks, timing, "thinks"}, {&known.queueing, timing, "queueing"},
         {&known.all_service, timing, "service"}, {&known.thinking, timing, "thinking"}, {&known.lengths, timing, "lengths"},
-        {&known.longest, timing, "longest"}, {&known.write, link, "write"}, {&known.service, node, "service"}, {&known.buckets, histogram, "_buckets"}, {&known.count, histogram, "count"},
+        {&known.longest, timing, "longest"},
+        {&known.write, link, "write"}, {&known.service, node, "service"}, {&known.asked, node, "_asked"},
+        {&known.buckets, histogram, "_buckets"}, {&known.count, histogram, "count"},
         {&known.total, histogram, "total"}, {&known.maximum, histogram, "maximum"}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (find_field(fields[i].field, fields[i].type, fields[i].name)) return NULL;

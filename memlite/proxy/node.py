@@ -16,6 +16,7 @@ from memlite.cluster.membership.lease import Lease
 from memlite.cluster.topology import Node as NodeAddress
 from memlite.protocol.replies import END, STORED
 from memlite.proxy.batch import BatchPart
+from memlite.proxy.expected import Asked, shown
 from memlite.proxy.framing import NATIVE, split_gets
 from memlite.proxy.link import NodeLostError
 from memlite.proxy.native_link import NativeLink
@@ -161,7 +162,8 @@ class Node:
     """
 
     __slots__ = (
-        "_access", "_again", "_answered", "_deadline", "_delivered", "_flush_due", "_flusher",
+        "_access", "_again", "_answered", "_asked", "_deadline", "_delivered", "_flush_due",
+        "_flusher",
         "_in_batches", "_interval", "_last_sent", "_last_timed", "_lease", "_limited", "_link",
         "_looked", "_next_timed", "_pending", "_put_at", "_queue", "_queued", "_refusal",
         "_retired",
@@ -194,6 +196,7 @@ class Node:
         # What takes the replies; a part of a batch takes several.
         self._pending: deque[Receiver] = deque()
         self._answered = 0  # requests, failed ones included
+        self._asked = Asked()  # what was sent to it, for each of those that have been
         self._queue: list[bytes] = []
         self._queued = 0  # its bytes, while it is limited
         self._in_batches = 0  # requests in the queue beyond one for each of its parts
@@ -394,6 +397,7 @@ class Node:
             self._timing.written(self._put_at, len(queue) + self._in_batches)
             self._put_at = 0
         self._last_sent = last = self._last_sent + len(queue) + self._in_batches
+        self._asked.extend(queue)
         queue.clear()
         self._queued = self._in_batches = 0
         self._limited = last - self._answered > _MANY_PENDING
@@ -550,6 +554,7 @@ class Node:
         pending, self._pending = self._pending, deque()
         self._last_sent = self.requests
         self._queue.clear()
+        self._asked.clear()
         self._queued = self._in_batches = 0
         self._limited = True
         self._unsent, self._put_at = None, 0
@@ -599,9 +604,6 @@ class Node:
         taken: int = HAND_OUT(
             self, data, self._pending, self._answered, self._last_sent, timed, BatchPart
         )
-        if taken < 0:
-            self._lose("more replies than requests", down=True)
-            return len(data)
         if taken:
             self._handed_out()
         return taken
@@ -627,10 +629,11 @@ class Node:
             replies: the replies, in the order of the requests.
             bare: whether they are those to gets, without the ``END`` that each of them ends with.
         """
-        answered = self._answered + len(replies)
-        if answered > self._last_sent:
-            self._lose("more replies than requests", down=True)
-            return
+        fitting = self._fitting(replies, bare=bare)
+        unexpected = replies[fitting] + (END if bare else b"") if fitting < len(replies) else b""
+        if unexpected:
+            del replies[fitting:]
+        answered = self._answered + fitting
         if self._timed and answered >= self._last_timed:
             self._note_time()
         self._answered = answered
@@ -648,7 +651,29 @@ class Node:
                 self._answer_part(part, [reply, *islice(following, part.missing - 1)], bare)
             else:
                 receiver.answer(reply + END if bare else reply)
-        self._handed_out()
+        if unexpected:
+            self._unexpected(unexpected)
+        else:
+            self._handed_out()
+
+    def _fitting(self, replies: list[bytes], *, bare: bool) -> int:
+        """Return how many replies are to what was asked, before the first that is not."""
+        found, most = 0, min(len(replies), self._sent)
+        for receiver in self._pending:
+            missing = receiver.missing if isinstance(receiver, _PARTS) else 1
+            while missing:
+                if found == most:
+                    return found
+                reply = replies[found] + END if bare else replies[found]
+                missing -= 1
+                if not self._asked.take(reply, missing > 0):
+                    return found
+                found += 1
+        return found
+
+    def _unexpected(self, reply: bytes) -> None:
+        """Give up the connection: nobody knows to which requests the following replies are."""
+        self._lose(f"unexpected reply {shown(reply)}", down=True)
 
     def _answer_part(self, part: Any, replies: list[bytes], bare: bool) -> None:
         for reply in replies:
@@ -666,6 +691,7 @@ class Node:
                 break
             position = end
             pending.popleft()
+            self._asked.skip()
             self._answered += 1
         if position:
             if self._timed and self._answered >= self._last_timed:

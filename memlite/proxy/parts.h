@@ -85,6 +85,7 @@ static int part_items(Part *self, PyObject *data, Py_ssize_t from, Py_ssize_t to
     const char *start = PyBytes_AS_STRING(data), *at = start + from, *end = start + to - END_SIZE;
     const char *key = PyBytes_AS_STRING(self->request), *keys_end = key + PyBytes_GET_SIZE(self->request) - 2;
     if (end < at || memcmp(end, END, END_SIZE)) return 0;
+    int odd = 0;  /* what the items have besides their keys is not looked at */
     key += 4;  /* "get " */
     for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
         if (key >= keys_end) return 0;
@@ -92,7 +93,7 @@ static int part_items(Part *self, PyObject *data, Py_ssize_t from, Py_ssize_t to
         if (!next) next = keys_end;
         Py_ssize_t length = next - key;
         if (end - at > 6 + length && !memcmp(at, "VALUE ", 6) && !memcmp(at + 6, key, length) && at[6 + length] == ' ') {
-            if (!(at = value_end(at, end))) return 0;
+            if (!(at = value_end(at, end, &odd))) return 0;
         }
         self->ends[i] = at - start - from;
         key = next + 1;
@@ -115,7 +116,7 @@ static int part_whole(Part *self, PyObject *reply, int failed) {
 static int part_receive(Part *self, PyObject *data, Py_ssize_t from, const Py_ssize_t *ends, Py_ssize_t count) {
     if (self->request) {
         self->missing = 0;
-        if (part_items(self, data, from, *ends)) return call(self->batch, s_part_done);
+        if (self->have || part_items(self, data, from, *ends)) return call(self->batch, s_part_done);
         if (PyErr_Occurred()) return -1;
         PyObject *reply = piece(data, from, *ends);
         int failed = !reply || part_whole(self, reply, 0);

@@ -32,8 +32,8 @@ static const char *item_end(const char *at, const char *line, const char *end) {
     return after[-2] == '\r' && after[-1] == '\n' ? after : NULL;
 }
 
-/* Where the item at `at` ends, which begins with "VALUE "; NULL likewise. */
-static const char *value_end(const char *at, const char *end) {
+/* Where the item at `at` ends, which begins with "VALUE "; NULL likewise. `odd` is set unless it has the usual four words. */
+static const char *value_end(const char *at, const char *end, int *odd) {
     const char *key = at + 6, *c = memchr(key, ' ', end - key), *digits;
     if (c && !memchr(key, '\n', c - key)) {  /* mostly: a key, two numbers, and nothing else */
         for (digits = ++c; c < end && *c >= '0' && *c <= '9';) c++;
@@ -47,6 +47,7 @@ static const char *value_end(const char *at, const char *end) {
             }
         }
     }
+    *odd = 1;
     const char *line = line_end(at, end);
     return line && line - at >= 6 ? item_end(at, line, end) : NULL;
 }
@@ -77,12 +78,13 @@ static const char *change_end(const char *at, const char *end) {
     return at[-2] == '\r' && at[-1] == '\n' ? at : NULL;
 }
 
-/* Where a reply of the usual kinds ends, or NULL. */
-static const char *usual_end(const char *at, const char *end) {
+/* Where a reply of the usual kinds ends, or NULL. `odd` is set if it may be a retrieval's with more than one item, or with an odd one. */
+static const char *usual_end(const char *at, const char *end, int *odd) {
     if (end - at > 2 && memcmp(at, "VAL", 3) && memcmp(at, "END", 3) && *at != 'S') return change_end(at, end);
     if (*at == 'S') return end - at >= 8 && !memcmp(at, "STORED\r\n", 8) ? at + 8 : NULL;
-    while (!is_end(at, end)) {  /* of a retrieval of several keys there are several items */
-        if (end - at < 6 || memcmp(at, "VALUE ", 6) || !(at = value_end(at, end)) || at == end) return NULL;
+    for (int items = 0; !is_end(at, end); items++) {  /* of a retrieval of several keys there are several */
+        if (items) *odd = 1;
+        if (end - at < 6 || memcmp(at, "VALUE ", 6) || !(at = value_end(at, end, odd)) || at == end) return NULL;
     }
     return at + END_SIZE;
 }

@@ -101,8 +101,9 @@ HAND_OUT: Final[Any] = None if NATIVE is None else NATIVE.hand_out
 
 Its arguments are the node, the input, the receivers, how many requests were answered before, how
 many were sent, up to which one the time is measured (0 for none), and the type of receivers that
-take several replies. It returns how many bytes it took, or -1 if there are more replies than
-requests, of which none has been handed out. None if it was not compiled.
+take several replies. It returns how many bytes it took. From the first reply on that fits no
+request, all are taken and none is handed out, and the node's method `_unexpected` is called with
+it. None if it was not compiled.
 """
 
 

@@ -173,7 +173,7 @@ def test_a_request_is_never_sent_twice() -> None:
     ("request_", "answer"),
     [
         (packet(Opcode.GET, b"k"), b"VALUE k 99999999999 1 1\r\n1\r\nEND\r\n"),
-        (packet(Opcode.GETQ, b"k"), b"VA 1\r\n1\r\n"),
+        (packet(Opcode.GETQ, b"k"), b"VALUE k 99999999999 1 1\r\n1\r\nEND\r\n"),
         (store(Opcode.SET, b"k", b""), b"HD\r\n"),
         (count(Opcode.INCREMENT, b"k", 1), b"VA 1 c1\r\nx\r\n"),
     ],

@@ -207,8 +207,83 @@ def impostor(answer: bytes | None, *arguments: str) -> Iterator[tuple[Impostor, 
 )
 def test_rubbish_is_an_error_and_the_connection_is_given_up(answer: bytes) -> None:
     with impostor(answer) as (node, front), front.connect() as wire:
-        assert wire.ask(b"get k\r\n").startswith((DOWN, b"STORED"))
+        assert b": unexpected reply " in wire.ask(b"get k\r\n")
         assert wait_until(lambda: node.connections >= 2)
+
+
+ITEM = b"VALUE k 0 1\r\nx\r\n"
+REQUESTS = [
+    b"get k\r\n", b"gets k\r\n", b"gat 0 k\r\n", b"set k 0 0 1\r\nx\r\n",
+    b"cas k 0 0 1 1\r\nx\r\n", b"delete k\r\n", b"incr k 1\r\n", b"touch k 0\r\n", b"mg k v k\r\n",
+    b"ms k 1\r\nx\r\n", b"md k\r\n", b"ma k\r\n",
+]  # fmt: skip
+ANSWERS = [
+    b"\x00\xff rubbish\r\n", b"HTTP/1.1 400 Bad Request\r\n", b"VALUE other 0 1\r\nx\r\nEND\r\n",
+    ITEM * 2 + b"END\r\n", b"VALUE k 0\r\nEND\r\n", b"VALUE k 0 -1\r\n\r\nEND\r\n",
+    b"VALUE k 0 1 x\r\nx\r\nEND\r\n", b"STORED x\r\n", b"VA 1 kother\r\nx\r\n", b"-7\r\n",
+    b"OKAY\r\n",
+    b"VALUE k 0 1\r\nxyz\r\nEND\r\n", b"VA -1\r\n\r\n",
+]  # fmt: skip
+KINDS = {
+    ITEM + b"END\r\n": b"get gat", b"END\r\n": b"get gets gat", b"STORED\r\n": b"set cas",
+    b"DELETED\r\n": b"delete", b"7\r\n": b"incr", b"TOUCHED\r\n": b"touch",
+    b"HD\r\n": b"mg ms md ma",
+    b"EN\r\n": b"mg", b"VA 1 kk\r\nx\r\n": b"mg ma",
+}  # fmt: skip
+"""Replies, and the commands that may have them."""
+
+
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_a_reply_of_another_kind_or_key_is_never_passed_on(request_: bytes) -> None:
+    name = request_.split()[0]
+    with impostor(b"", "--on-return", "keep") as (node, front), front.connect() as wire:
+        node.piece = 1000
+        wrong = [answer for answer, names in KINDS.items() if name not in names.split()]
+        for answer in ANSWERS + wrong:
+            node.answer = answer
+            assert wait_until(lambda: wire.stats()["proxy_nodes_up"] == "1")
+            # What comes behind it is discarded with the connection.
+            wire.send(request_ + b"get k\r\n" + request_)
+            for _ in range(3):
+                line = wire.line()
+                assert line.startswith(DOWN), answer
+                assert b"unexpected reply '" in line
+                assert line.isascii()
+                assert len(line) < 200
+        for answer in [answer for answer, names in KINDS.items() if name in names.split()]:
+            if name != b"gets" and answer[:2] not in (b"VA", b"EN"):
+                node.answer = answer
+                assert wait_until(lambda: wire.stats()["proxy_nodes_up"] == "1")
+                assert wire.ask(request_) == answer
+
+
+@pytest.mark.parametrize("items", [b"b a", b"a a", b"a other"])
+def test_items_that_nobody_asked_for_so_are_not_passed_on(items: bytes) -> None:
+    answer = b"".join(b"VALUE %b 0 1\r\nx\r\n" % key for key in items.split()) + b"END\r\n"
+    with impostor(answer) as (node, front), front.connect() as wire:
+        assert b"unexpected reply 'VALUE " in wire.ask(b"get a b c\r\n")
+        assert wait_until(lambda: node.connections >= 2)
+
+
+def test_a_rubbish_node_harms_no_other_and_is_emptied() -> None:
+    with (
+        contextlib.closing(Impostor(b"DELETED\r\n")) as node,
+        running("memlite") as good,
+        proxy([node, good]) as front,  # type: ignore[list-item]
+        front.connect() as wire,
+    ):
+        router = parse_nodes(f"127.0.0.1:{node.port},127.0.0.1:{good.port}").router()
+        keys = [b"k%d" % number for number in range(100)]
+        own, other = (next(key for key in keys if router.index(key) == n) for n in (0, 1))
+        assert wait_until(lambda: wire.stats()["proxy_nodes_up"] == "2")
+        wire.send(b"set %b 0 0 1\r\nx\r\nset %b 0 0 1\r\nx\r\n" % (own, other))
+        assert b"unexpected reply 'DELETED'" in wire.line()
+        assert wire.line() == b"STORED\r\n"
+        wire.send(b"get %b %b\r\n" % (own, other))
+        assert wire.until(b"END\r\n") == b"VALUE %b 0 1\r\nx\r\nEND\r\n" % other
+        # Nobody knows what became of the set, so the node must forget all, which it refuses.
+        assert wait_until(lambda: "flush_all: it answers DELETED" in wire.stats().get(
+            f"node:127.0.0.1:{node.port}:error", ""))  # fmt: skip
 
 
 def test_half_a_reply_is_an_error_after_the_deadline() -> None:
