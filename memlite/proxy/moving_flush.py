@@ -10,6 +10,7 @@ from memlite.core.errors import StorageError
 from memlite.protocol import replies
 from memlite.proxy.async_requests import ask
 from memlite.proxy.changes import Changes
+from memlite.proxy.emptying import finish_flush
 from memlite.proxy.node import TOO_LATE, Node, Receiver
 from memlite.proxy.resend import Target, send_again
 from memlite.server.scheduler import Scheduler
@@ -101,7 +102,9 @@ class MovingFlush:
         reply = replies.OK if self._valid() else TOO_LATE
         for _ in range(_PASSES):
             if reply == replies.OK:
-                reply = await self._empty(request)
+                reply = await self._all([ask(node, request) for node in self._nodes])
+        if reply == replies.OK:
+            reply = await self._all([finish_flush(partial(ask, node)) for node in self._nodes])
         if reply.startswith(b"SERVER_ERROR "):
             receiver.fail(reply)
         else:
@@ -127,9 +130,8 @@ class MovingFlush:
         ask()
         await unchanged
 
-    async def _empty(self, request: bytes) -> bytes:
-        """Empty all nodes once; return the first reply that is not ``OK``, or that."""
-        asked = [ask(node, request) for node in self._nodes]
+    async def _all(self, asked: Sequence[Awaitable[bytes]]) -> bytes:
+        """Return the first of nodes' replies that is not ``OK``, or that."""
         found = await asyncio.gather(*asked, return_exceptions=True)
         for one in found:
             if isinstance(one, StorageError):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from memlite.protocol import replies
+from memlite.proxy.emptying import finish_flush
 from memlite.proxy.link import Link, NodeLostError
 
 __all__ = ["FLUSH", "NOTE_SECONDS", "NodeRecovery"]
@@ -97,13 +98,26 @@ class NodeRecovery:
             self._is_new = False
             return
         await self.empty(link, seconds)
+        await self._finish(link, seconds)
         if self.must_empty:
-            # A request was refused meanwhile.
+            # A request was refused meanwhile. What others have stored since is new enough for a
+            # plain flush: no request waits for longer than for that.
             obeys()
             await self.empty(link, seconds)
         if self._is_new:
             self._is_new = False
             await self._ask(link, b"set %b 0 %d 0\r\n\r\n" % (self._note, NOTE_SECONDS), seconds)
+
+    async def _finish(self, link: Link, seconds: float) -> None:
+        """Wait until what was emptied stays so; requests are still refused."""
+        try:
+            reply = await finish_flush(lambda request: self._ask(link, request, seconds))
+            if reply != replies.OK:
+                shown = reply[:80].decode("ascii", "backslashreplace").rstrip()
+                raise NodeLostError(f"flush_all 1: it answers {shown}")
+        except BaseException:
+            self.missed = True
+            raise
 
     async def _was_emptied(self, link: Link, seconds: float) -> bool:
         """Return whether another proxy has emptied the node since it has come."""

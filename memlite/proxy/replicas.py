@@ -9,6 +9,7 @@ from memlite.protocol import replies
 from memlite.proxy.answers import Answer
 from memlite.proxy.broadcast import ask_all
 from memlite.proxy.changes import Change, Changes, Primary
+from memlite.proxy.emptying import finish_all, is_memcached
 from memlite.proxy.gutter_requests import keys_of
 from memlite.proxy.held_parts import PARTS
 from memlite.proxy.leftover_holds import odd, remove_leftover
@@ -344,7 +345,8 @@ class _Filling:
 class FlushTwice:
     """Empties all nodes, and once more when all have answered.
 
-    A copy that was being filled meanwhile may have got an item of before.
+    A copy that was being filled meanwhile may have got an item of before. Of memcacheds some might
+    keep an item and others not: see `memlite.proxy.emptying`. Requests wait until that is over.
 
     Args:
         nodes: the nodes.
@@ -376,21 +378,31 @@ class FlushTwice:
     def _fence(self, request: bytes, receiver: Receiver) -> None:
         """Flush when replicas have answered earlier reads, and primaries are asked for the rest."""
         missing = len(self._nodes)
+        memcacheds: list[Node] = []
 
-        def take(_reply: bytes, _failed: bool) -> None:
+        def take(node: Node, reply: bytes, _failed: bool) -> None:
             nonlocal missing
             missing -= 1
+            if is_memcached(reply):
+                memcacheds.append(node)
             if not missing:
-                self._flush(request, receiver, again=True)
+                self._flush(request, receiver, memcacheds, again=True)
 
         for node in self._nodes:
-            node.send(FENCE, Answer(take, reads=True))
+            node.send(FENCE, Answer(partial(take, node), reads=True))
 
-    def _flush(self, request: bytes, receiver: Receiver, *, again: bool) -> None:
+    def _flush(
+        self, request: bytes, receiver: Receiver, memcacheds: Sequence[Node], *, again: bool
+    ) -> None:
         def flushed(reply: bytes) -> None:
-            if again and reply == replies.OK:
-                self._flush(request, receiver, again=False)
-                return
+            if reply == replies.OK and again:
+                self._flush(request, receiver, memcacheds, again=False)
+            elif reply == replies.OK and memcacheds:
+                finish_all(memcacheds, over)
+            else:
+                over(reply)
+
+        def over(reply: bytes) -> None:
             if reply.startswith(b"SERVER_ERROR "):
                 receiver.fail(reply)
             else:
@@ -398,7 +410,7 @@ class FlushTwice:
             self._changes.flushed()
 
         if self._valid is not None and not self._valid(self._nodes):
-            flushed(TOO_LATE)  # it has waited, and there are other nodes
+            over(TOO_LATE)  # it has waited, and there are other nodes
         else:
             ask_all(self._nodes, request, flushed)
 

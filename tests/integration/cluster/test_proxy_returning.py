@@ -2,11 +2,15 @@
 
 import contextlib
 import signal
+import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tests.support.foreign_servers import serving
 from tests.support.proxies import node_stat, proxy
 from tests.support.servers import RunningServer, Wire, needs_memcached, running
 from tests.support.waiting import wait_until
@@ -116,6 +120,62 @@ def test_a_node_that_cannot_be_emptied_stays_down() -> None:
                 node.process.send_signal(signal.SIGCONT)
             assert wait_until(lambda: "flush_all: " in node_stat(front, node, "error"))
             assert b": down: flush_all: it answers CLIENT_ERROR" in wire.ask(b"get k\r\n")
+
+
+class KeepingMemcached:
+    """Answers as a memcached that keeps an item at ``flush_all``, until its second is over.
+
+    Such is one that is read for the second time in the second of the flush. It closes the
+    connection on a ``set`` of the key ``lost``, which nobody knows to have been carried out.
+    """
+
+    def __init__(self) -> None:
+        self.items: dict[bytes, bytes] = {}
+        self.second_is_flushed = False
+        self.asked: list[bytes] = []
+
+    def serve(self, connection: socket.socket) -> None:
+        with connection.makefile("rb") as requests:
+            while words := requests.readline().split():
+                self.asked.append(b" ".join(words))
+                value = requests.read(int(words[4]) + 2) if words[0] == b"set" else b""
+                if words[:2] == [b"set", b"lost"]:
+                    return
+                connection.sendall(self._reply(words, value))
+
+    def _reply(self, words: list[bytes], value: bytes) -> bytes:
+        if words[0] == b"version":
+            return b"VERSION 1.6.45\r\n"
+        if words[0] == b"flush_all":
+            self.second_is_flushed = len(words) > 1
+            kept = () if self.second_is_flushed else (b"k",)
+            self.items = {key: self.items[key] for key in kept if key in self.items}
+            return b"OK\r\n"
+        if words[0] == b"set":
+            if not self.second_is_flushed:
+                self.items[words[1]] = value
+            return b"STORED\r\n"
+        found = self.items.get(words[1])
+        item = b"" if found is None else b"VALUE %b 0 %d\r\n%b" % (words[1], len(found) - 2, found)
+        return item + b"END\r\n"
+
+
+def test_what_a_memcached_keeps_at_a_flush_is_gone_before_it_serves() -> None:
+    node = KeepingMemcached()
+    with serving(node.serve) as port:
+        nodes: Any = [SimpleNamespace(port=port)]
+        with proxy(nodes) as front, front.connect() as wire:
+            assert wait_until(lambda: wire.stats()["proxy_nodes_up"] == "1")
+            assert wire.ask(b"set k 0 0 1\r\n1\r\n") == b"STORED\r\n"
+            assert value(wire) == b"1"
+            assert wire.ask(b"set lost 0 0 1\r\n1\r\n").startswith(DOWN)
+            assert wait_until(lambda: sum(b"memlite:probe:" in one for one in node.asked) > 4)
+            assert wire.stats()["proxy_nodes_up"] == "0"  # its second is not over
+            node.second_is_flushed = False
+            assert wait_until(lambda: wire.stats()["proxy_nodes_up"] == "1")
+            assert value(wire) == b""
+            assert wire.ask(b"set k 0 0 1\r\n2\r\n") == b"STORED\r\n"
+            assert value(wire) == b"2"
 
 
 def write(path: Path, nodes: Sequence[RunningServer], *lines: str) -> None:
