@@ -190,31 +190,41 @@ static inline void asked_skip(Asked *self) {
     Py_DECREF(entry);
 }
 
+/* Where a get ends that begins at `at`, if an item in [reply, end) has its key; NULL for anything else. */
+static inline const char *answered_get(const char *at, const char *last, const char *reply, const char *end) {
+    const char *key = at + 4, *c = key;
+    if (last - at < 7 || memcmp(at, "get ", 4)) return NULL;
+    reply += 6;  /* "VALUE " */
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    while (last - c >= 8 && end - reply >= 8) {
+        unsigned long long one, other;
+        memcpy(&one, c, 8);
+        memcpy(&other, reply, 8);
+        int same = one == other ? 8 : __builtin_ctzll(one ^ other) / 8;
+        c += same;
+        reply += same;
+        if (same < 8) break;
+    }
+#endif
+    while (c < last && reply < end && *c == *reply) c++, reply++;
+    return c > key && last - c >= 2 && c[0] == '\r' && c[1] == '\n' && reply < end && *reply == ' ' ? c + 2 : NULL;
+}
+
 /* Whether a reply fits the next request, which is over with it; see `take`. `usual` tells that `usual_end` has found nothing odd
  * in it. Or -1. */
 static inline int asked_take(Asked *self, const char *reply, const char *end, int usual, int more) {
     if (!self->count) return 1;
     PyObject *entry = self->entries[self->first];
-    int bare = PyTuple_CheckExact(entry), fit = 0;
+    int bare = !PyBytes_CheckExact(entry), fit = 0;
     if (bare) entry = PyTuple_GET_ITEM(entry, 0);
-    const char *start = PyBytes_AS_STRING(entry), *last = start + PyBytes_GET_SIZE(entry), *at = start + self->at, *after = last;
-    if (more || self->at) {
-        after = asked_end(at, last, bare);
-        self->at = after - start;
-    }
-    if (usual) {
-        Py_ssize_t size = after - at - 6;  /* of the key of a get */
-        if (size > 0) switch (*reply) {
-        case 'V':
-            fit = reply[2] == 'L' && end - reply > size + 7 && !memcmp(at, "get ", 4) && !memcmp(reply + 6, at + 4, size)
-                && reply[6 + size] == ' ';
-            break;
-        case 'E': fit = reply[2] == 'D' && !memcmp(at, "get ", 4); break;
-        case 'S': fit = !memcmp(at, "set ", 4); break;
-        }
-    }
+    const char *start = PyBytes_AS_STRING(entry), *last = start + PyBytes_GET_SIZE(entry), *at = start + self->at, *after;
+    if (usual && *reply == 'V' && reply[2] == 'L' && (after = answered_get(at, last, reply, end)) && (more || after == last)) fit = 1;
+    else after = more || self->at ? asked_end(at, last, bare) : last;
+    if (!fit && usual && after - at > 6)
+        fit = *reply == 'E' ? reply[2] == 'D' && !memcmp(at, "get ", 4) : *reply == 'S' && !memcmp(at, "set ", 4);
     if (!fit && (fit = fits(at, after, reply, end)) < 1) return fit;
-    if (!more) asked_skip(self);
+    if (more) self->at = after - start;
+    else asked_skip(self);
     return 1;
 }
 

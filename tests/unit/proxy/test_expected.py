@@ -270,6 +270,23 @@ class _Executor:
         self.failures += 1
 
 
+@pytest.mark.parametrize("length", [1, 2, 5, 6, 7, 8, 9, 15, 16, 17, 250])
+async def test_keys_of_any_length_are_compared(length: int) -> None:
+    for at in {0, length // 2, length - 1}:
+        key = b"k" * length
+        other = key[:at] + b"x" + key[at + 1 :]
+        for wrong in (other, key + b"k", key[:-1] or b"x"):
+            node, _ = served()
+            link, outcomes = cast("Any", node._link), [Outcome(), Outcome()]
+            for outcome in outcomes:
+                node.send(b"get %b\r\n" % key, outcome)
+            await asyncio.sleep(0)
+            right = b"VALUE %b 0 1\r\nx\r\nEND\r\n" % key
+            link.data_received(right + right.replace(key, wrong))
+            assert outcomes[0].replies == [right]
+            assert b"unexpected reply" in outcomes[1].replies[0]
+
+
 @pytest.mark.skipif(NATIVE is None, reason="the module in C is not compiled")
 async def test_a_batch_is_given_up_in_the_middle() -> None:
     for size in (1, 10_000):
