@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
+from memlite.proxy.absences import Absence, Absences, may_skip
 from memlite.proxy.answers import Answer
 from memlite.proxy.leftover_holds import builds_on_item, remove_leftover
 from memlite.proxy.node import Node, Receiver
@@ -47,6 +48,7 @@ class Changes:
 
     Attributes:
         hold_seconds: as above.
+        absences: the notes about nodes that miss changes; None if no change is made without one.
         newest_left: how many seconds a hold has left, at most, whose change must be over.
         now: the clock.
         holds: how many copies were held.
@@ -64,6 +66,7 @@ class Changes:
         over_after: float | None = None,
     ) -> None:
         self.hold_seconds = hold_seconds
+        self.absences: Absences | None = None
         # Nodes say what is left in whole seconds.
         self.newest_left = -1.0 if over_after is None else hold_seconds - over_after - 1
         self._changed_until = 0.0
@@ -286,6 +289,8 @@ class Change:
         self._receiver = receiver
         self._primary = primary
         self._copies = [_Copy(node) for node in replicas]
+        self._away: list[Node] = []  # those that are down
+        self._skips: Sequence[Absence] = ()
         self._fills = fills
         size = len(replicas) + 1
         self._needed = {"all": size, "majority": size // 2 + 1, "primary": 1}[write]
@@ -367,7 +372,9 @@ class Change:
             # A node that is down is emptied before it serves again. One that is not would keep
             # its copy.
             self._missed = self._missed or _error_of(copy.node, reply)
-            if not copy.node.down:
+            if copy.node.down:
+                self._away.append(copy.node)
+            else:
                 self._error = self._error or _error_of(copy.node, reply)
             self._copies = [other for other in self._copies if other is not copy]
         self._pending -= 1
@@ -384,12 +391,34 @@ class Change:
             newest = self._changes.newest_left
             remove_leftover(self._primary, self._key, newest, self._without_leftover)
         else:
-            self._primary.send(self._request, Answer(self._executed))
+            self._without_leftover(b"")
 
     def _without_leftover(self, error: bytes) -> None:
         if error:
             self._refuse(error)
+        elif self._away and self._changes.absences is not None:
+            absences = [node.returning.absence for node in self._away]
+            self._skips = [absence for absence in absences if absence is not None]
+            may_skip(self._skips, self._noted)
         else:
+            self._primary.send(self._request, Answer(self._executed))
+
+    def _noted(self, error: bytes) -> None:
+        """Have the primary make the change, unless a node that was to miss it is back."""
+        back = [node for node in self._away if not node.down]
+        if error:
+            self._refuse(error)
+        elif back:
+            self._away = [node for node in self._away if node.down]
+            self._skips = ()
+            copies = [_Copy(node) for node in back]
+            self._copies += copies
+            self._pending = len(copies)
+            for copy in copies:
+                self._hold(copy)
+        else:
+            for absence in self._skips:
+                absence.skips += 1
             self._primary.send(self._request, Answer(self._executed))
 
     def _refuse(self, error: bytes) -> None:
@@ -399,6 +428,8 @@ class Change:
     # Releasing
 
     def _executed(self, reply: bytes, failed: bool) -> None:
+        for absence in self._skips:
+            absence.skips -= 1
         if failed:
             # It may still be made. The holds must outlast that.
             self._changes.left += len(self._copies)

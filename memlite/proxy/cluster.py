@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from memlite.cluster.topology import Node as NodeAddress
 from memlite.cluster.topology import Topology
 from memlite.core.logs import failure
+from memlite.proxy.absences import Absences
 from memlite.proxy.broadcast import Broadcast
 from memlite.proxy.changes import Changes
 from memlite.proxy.finished_moves import FinishedMoves
@@ -68,6 +69,7 @@ class Cluster:
         strict: as above.
         replicas: finds the nodes of a key if it has several; None if each has one.
         replicated: the changes of keys with replicas.
+        absences: the notes about nodes that miss changes; None if no change is made without one.
         moving: the move of keys between nodes that is going on; None for none.
         hot: the keys that have copies on all nodes.
         merger: merges the nodes' replies to the parts of a retrieval.
@@ -111,6 +113,7 @@ class Cluster:
         self.replicated = Changes(
             max(30, math.ceil(10 * access.deadline)), over_after=3 * access.deadline
         )
+        self.absences: Absences | None = None
         self.moving: Moving | None = None
         self._finished_moves = FinishedMoves(
             self.node_of, self._forget_all, self.deliver, self.replicated
@@ -137,6 +140,7 @@ class Cluster:
                 for node in _nodes_of(topology)
             ]
             self._set_gutter(topology)
+            self._set_absences(topology)
             self._set_replicas(topology)
             self._set_move(topology)
         self._shortly: list[Callable[[], object]] = []
@@ -220,6 +224,7 @@ class Cluster:
         for node in self.nodes:
             node.returning.empties = topology.on_return == "flush"
         self._set_gutter(topology)
+        self._set_absences(topology)
         self._set_replicas(topology)
         self._set_move(topology)
         self._forget_all()
@@ -279,6 +284,26 @@ class Cluster:
             self.gutter = Gutter(nodes, index, topology.gutter.ttl, most)
         self._outages_of_gutter.watch(self.gutter.nodes if self.gutter is not None else ())
         self._outages.watch(self.nodes, self.gutter)
+
+    def _set_absences(self, topology: Topology) -> None:
+        """Have nodes that miss changes noted where changes are made without them."""
+        if topology.gutter is None and topology.write == "all":
+            self.absences = None
+        elif self.absences is None:
+            self.absences = Absences(self._scheduler, self._access.deadline)
+        absences = self.absences
+        if absences is not None:
+            absences.watch(self.every_node)
+        for node in self.every_node:
+            node.returning.absence = None if absences is None else absences.of(node)
+        self.replicated.absences = absences
+        self._outages.absences = self._outages_of_gutter.absences = absences
+
+    def tick(self) -> None:
+        """Do what is due; to be called every second."""
+        self.hot.tick()
+        if self.absences is not None:
+            self.absences.tick()
 
     def _set_replicas(self, topology: Topology) -> None:
         self.replicas = self._whole_gets = None
@@ -407,7 +432,10 @@ class Cluster:
             return [self.moving.flushing]
         if self.replicas is not None:
             return [self.replicas.flushing]
-        return [self.hot.flushing] if self.hot.active else self.every_node
+        if self.hot.active:
+            return [self.hot.flushing]
+        nodes = self.every_node
+        return nodes if self.absences is None else self.absences.flushed(nodes)
 
     def node_of(self, key: bytes) -> "Target":
         """Return the node that has a key."""

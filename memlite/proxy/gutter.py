@@ -68,6 +68,25 @@ class Gutter:
         if emptied is None or not all(emptied.has(node) for node in nodes):
             return False
         self.requests += 1
+        absence = away.returning.absence
+        if absence is None:
+            self._serve(request, receiver, keys, nodes)
+            return True
+
+        def noted(error: bytes) -> None:
+            if error:
+                receiver.fail(error)
+            elif not away.down:  # it is back
+                away.send(request, receiver)
+            else:
+                self._serve(request, receiver, keys, nodes)
+
+        absence.confirm(noted, reads=receiver.reads)
+        return True
+
+    def _serve(
+        self, request: bytes, receiver: Receiver, keys: Sequence[bytes], nodes: Sequence[Node]
+    ) -> None:
         changed = rewritten(request, self._ttl, time.time())
         if changed is None:
             receiver.fail(_REFUSED)
@@ -75,7 +94,6 @@ class Gutter:
             nodes[0].send(changed, receiver)
         else:
             _ask_several(changed, list(zip(keys, nodes, strict=True)), receiver)
-        return True
 
 
 class _Emptied:
@@ -89,7 +107,9 @@ class _Emptied:
         """Return whether a node was emptied; if not, it is asked to."""
         if node not in self._done and node not in self._asked:
             self._asked.add(node)
-            node.send(FLUSH, _Emptying(self, node))
+            absence = node.returning.absence
+            notes = b"" if absence is None else absence.notes_there()
+            node.send(FLUSH + notes, _Emptying(self, node))
         return node in self._done
 
     def answered(self, node: Node, reply: bytes) -> None:

@@ -295,6 +295,12 @@ class Node:
         """Try at once to reach it, if it is down."""
         self._again.set()
 
+    def take_out(self, reason: str) -> None:
+        """Take it for down, if it is up, until it has been prepared again."""
+        if self._link is not None:
+            self._leave_link()
+            self._lose(reason, down=True)
+
     def send(self, request: bytes, receiver: Receiver) -> None:
         """Send a request soon.
 

@@ -5,7 +5,9 @@ import contextlib
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
+from memlite.client import FENCE
 from memlite.protocol import replies
+from memlite.proxy.absences import Absence
 from memlite.proxy.emptying import finish_flush
 from memlite.proxy.link import Link, NodeLostError
 
@@ -36,6 +38,7 @@ class NodeRecovery:
     Attributes:
         missed: whether a change did not reach the node, or nobody knows whether it did.
         empties: as above.
+        absence: what others say of the changes that it misses; None if none is made without it.
         flushes: how often the node was emptied.
     """
 
@@ -44,6 +47,7 @@ class NodeRecovery:
         self._is_new = bool(joined)
         self.missed = missed
         self.empties = empties
+        self.absence: Absence | None = None
         self.flushes = 0
         self._late: _Late | None = None
 
@@ -90,13 +94,22 @@ class NodeRecovery:
                 not be refused, but wait.
 
         Raises:
-            NodeLostError: it has not answered, or refuses.
+            NodeLostError: it has not answered, or refuses, or must not be used yet.
         """
         if self.must_empty and await self._was_emptied(link, seconds):
             self.missed = False
-        if not self.must_empty:
-            self._is_new = False
-            return
+        absence = self.absence
+        if absence is not None and await absence.prepare(
+            lambda request: self._ask(link, request, seconds)
+        ):
+            self.missed = True
+        if self.must_empty:
+            await self._make_empty(link, seconds, obeys)
+        self._is_new = False
+        if absence is not None:
+            absence.returned()
+
+    async def _make_empty(self, link: Link, seconds: float, obeys: Callable[[], None]) -> None:
         await self.empty(link, seconds)
         await self._finish(link, seconds)
         if self.must_empty:
@@ -105,7 +118,6 @@ class NodeRecovery:
             obeys()
             await self.empty(link, seconds)
         if self._is_new:
-            self._is_new = False
             await self._ask(link, b"set %b 0 %d 0\r\n\r\n" % (self._note, NOTE_SECONDS), seconds)
 
     async def _finish(self, link: Link, seconds: float) -> None:
@@ -115,6 +127,9 @@ class NodeRecovery:
             if reply != replies.OK:
                 shown = reply[:80].decode("ascii", "backslashreplace").rstrip()
                 raise NodeLostError(f"flush_all 1: it answers {shown}")
+            notes = b"" if self.absence is None else self.absence.notes_there()
+            if notes:
+                await self._ask(link, FENCE + notes, seconds)
         except BaseException:
             self.missed = True
             raise
@@ -147,9 +162,10 @@ class NodeRecovery:
             NodeLostError: it has not done so.
         """
         self.missed = False  # what is missed from here on needs another time
+        notes = b"" if self.absence is None else self.absence.notes_there()
         try:
             async with asyncio.timeout(seconds):
-                await link.ask(FLUSH, replies.OK)
+                await link.ask(FLUSH + notes, replies.OK)
         except (NodeLostError, TimeoutError) as error:
             self.missed = True
             raise NodeLostError(f"flush_all: {error or 'it does not answer'}") from None

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from memlite.proxy.absences import Absences
 from memlite.proxy.gutter import Gutter
 from memlite.proxy.node import Node, Receiver
 
@@ -19,6 +20,7 @@ class Outages:
     tried again at once, and then more often.
 
     Attributes:
+        absences: is told as well; None for nobody.
         longest_pause: seconds between two attempts to reach a node, at most.
     """
 
@@ -26,6 +28,7 @@ class Outages:
         self._nodes: Sequence[Node] = ()
         self._gutter: Gutter | None = None
         self._most = False
+        self.absences: Absences | None = None
         self.longest_pause = _MAX_PAUSE
 
     def watch(self, nodes: Sequence[Node], gutter: Gutter | None = None) -> None:
@@ -38,6 +41,8 @@ class Outages:
         self._count()
         if self._gutter is not None:
             self._gutter.open(node)
+        if self.absences is not None:
+            self.absences.went_down(node)
 
     def came_back(self, node: Node) -> None:
         """Note that a node is up again."""

@@ -376,7 +376,7 @@ class Proxy:
     def _ticker(self, clock: Clock, config: Config) -> Ticker:
         duties: list[Callable[[int], None]] = [
             lambda _second: report_repeated(),
-            lambda _second: self.cluster.hot.tick(),
+            lambda _second: self.cluster.tick(),
         ]
         if self._file is not None:
             duties.append(self._file.read_if_changed)

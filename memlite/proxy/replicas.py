@@ -394,13 +394,20 @@ class FlushTwice:
     def _flush(
         self, request: bytes, receiver: Receiver, memcacheds: Sequence[Node], *, again: bool
     ) -> None:
+        absences = self._changes.absences
+
         def flushed(reply: bytes) -> None:
             if reply == replies.OK and again:
                 self._flush(request, receiver, memcacheds, again=False)
             elif reply == replies.OK and memcacheds:
-                finish_all(memcacheds, over)
+                finish_all(memcacheds, finished)
             else:
                 over(reply)
+
+        def finished(reply: bytes) -> None:
+            if absences is not None:
+                absences.restore(memcacheds)
+            over(reply)
 
         def over(reply: bytes) -> None:
             if reply.startswith(b"SERVER_ERROR "):
@@ -412,7 +419,8 @@ class FlushTwice:
         if self._valid is not None and not self._valid(self._nodes):
             over(TOO_LATE)  # it has waited, and there are other nodes
         else:
-            ask_all(self._nodes, request, flushed)
+            nodes = self._nodes if absences is None else absences.flushed(self._nodes)
+            ask_all(nodes, request, flushed)
 
 
 class ReplicaSets:

@@ -1,0 +1,61 @@
+"""Notes about nodes that miss changes, as items on other nodes."""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Final
+
+__all__ = ["Note", "notes_of", "removing", "setting", "word_of"]
+
+_MAX_NAME: Final = 200
+
+
+class Note:
+    """A note that was seen on a node.
+
+    Attributes:
+        token: its value: who has written it, and a number that rises with each of the writer's.
+        writer: who has.
+        number: that number.
+        unique: its cas unique.
+    """
+
+    __slots__ = ("number", "token", "unique", "writer")
+
+    def __init__(self, token: bytes, unique: int) -> None:
+        writer, _, number = token.rpartition(b"-")
+        known = number.isdigit()
+        self.token, self.unique = token, unique
+        self.writer = writer if known else token
+        self.number = int(number) if known else 0
+
+
+def word_of(name: str) -> bytes:
+    """Return what stands for a node's name in a key."""
+    word = name.encode("utf-8", "backslashreplace")
+    plain = len(word) <= _MAX_NAME and all(32 < byte < 127 for byte in word)
+    return word if plain else hashlib.sha256(word).hexdigest().encode()
+
+
+def setting(key: bytes, token: bytes, noreply: bytes = b"") -> bytes:
+    """Return the request that writes a note; `noreply` is that word with a space, or nothing."""
+    return b"set %b 0 0 %d%b\r\n%b\r\n" % (key, len(token), noreply, token)
+
+
+def removing(key: bytes, note: Note) -> bytes:
+    """Return the request that removes a note if it is still that one.
+
+    It puts an item in its place that has expired, as servers without meta commands can do that.
+    """
+    return b"cas %b 0 -1 0 %d\r\n\r\n" % (key, note.unique)
+
+
+def notes_of(reply: bytes) -> Iterator[tuple[bytes, Note]]:
+    """Return the keys and notes of a reply to ``gets``."""
+    position = 0
+    while reply.startswith(b"VALUE ", position):
+        line_end = reply.index(b"\r\n", position)
+        words = reply[position:line_end].split(b" ")
+        start, size = line_end + 2, int(words[3])
+        unique = int(words[4]) if len(words) > 4 else 0
+        yield words[1], Note(reply[start : start + size], unique)
+        position = start + size + 2
