@@ -260,6 +260,10 @@ class Lifecycle:
             # Not supported on Windows, nor outside the main thread (in tests).
             with contextlib.suppress(NotImplementedError, ValueError, RuntimeError, AttributeError):
                 loop.add_signal_handler(getattr(signal, name), action)
+        # A flood of signals fills what wakes asyncio's loop, which has enough to wake it then.
+        with contextlib.suppress(ValueError):
+            wakeup = signal.set_wakeup_fd(-1)
+            signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
 
     def _report_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Log exceptions caught by the event loop, and failed accepts in one line."""

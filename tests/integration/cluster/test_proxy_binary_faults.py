@@ -136,7 +136,7 @@ class Impostor:
     def _talk(self, sock: socket.socket) -> None:
         while data := sock.recv(65536):
             if data == b"version\r\n":
-                sock.sendall(b"VERSION 1.6.45\r\n")
+                sock.sendall(b"VERSION 1.6.45-memlite-0.1.0\r\n")
                 continue
             if data == b"flush_all\r\n":  # it may have missed a change
                 sock.sendall(b"OK\r\n")
