@@ -4,6 +4,7 @@ See docs/decisions/0054-who-misses-changes-is-noted-on-the-others.md.
 """
 
 import asyncio
+import contextlib
 import math
 import os
 import time
@@ -12,10 +13,11 @@ from functools import partial
 from typing import Final, Protocol
 
 from memlite.client import FENCE
-from memlite.protocol.replies import STORED
+from memlite.protocol.replies import END, STORED
 from memlite.proxy.answers import Answer
+from memlite.proxy.expected import fits, shown
 from memlite.proxy.link import NodeLostError
-from memlite.proxy.notes import Note, notes_of, removing, setting, word_of
+from memlite.proxy.notes import Note, adding, notes_of, removing, setting, word_of
 
 __all__ = ["FRESH", "Absence", "Absences", "may_skip"]
 
@@ -96,6 +98,7 @@ class Absence:
         self._done: dict[bytes, int] = {}  # numbers of notes that are over, by their writers
         self._sending = False
         self._confirmed = -FRESH  # when the last note was sent that another node has
+        self._used = -math.inf  # when a change was last made under a note
         self._waiting: list[Callable[[bytes], None]] = []
         self._reached = -math.inf  # when it was last there, and had to wait
         self._settling: list[Note] = []
@@ -115,9 +118,22 @@ class Absence:
         elif reads or self.is_fresh():
             if not reads and 2 * self._age() >= FRESH:
                 self._write()
+            if not reads:
+                self._used = self._owner.now()
             then(b"")
         else:
+            self._used = self._owner.now()
             self._waiting.append(then)
+            self._write()
+
+    def keep(self) -> None:
+        """Write the note again that a flush of another proxy has removed before it has seen it.
+
+        Nobody else removes it that early.
+        """
+        recent = self._owner.now() - self._used < self._owner.settled_after
+        keys = (self.away, self.missed)
+        if recent and self.node.down and not any(self._owner.notes(self.node, keys)):
             self._write()
 
     def is_fresh(self) -> bool:
@@ -275,7 +291,7 @@ class Absences:
         self.deadline = deadline
         self.now = clock
         self.nodes: Sequence[_Node] = ()
-        self._settled_after = FRESH + deadline + _SLACK
+        self.settled_after = FRESH + deadline + _SLACK
         self._writer = os.urandom(8).hex().encode()
         self._number = 0
         self._about: dict[_Node, Absence] = {}
@@ -312,6 +328,7 @@ class Absences:
         """Do what is due; to be called every second."""
         self.look()
         for absence in self._about.values():
+            absence.keep()
             if absence.waits:
                 absence.node.try_again()
 
@@ -326,11 +343,13 @@ class Absences:
 
     def look(self) -> None:
         """Ask all nodes for their notes."""
-        now, requests = self.now(), self._requests()
-        for node in self.nodes:
-            if node.state == "up":
-                for last, request in requests:
-                    self.ask(node, request, now if last else 0.0)
+        self._look_at([node for node in self.nodes if node.state == "up"])
+
+    def _look_at(self, nodes: Sequence[_Node]) -> None:
+        now, requests = self.now(), self._requests() if nodes else []
+        for node in nodes:
+            for last, request in requests:
+                self.ask(node, request, now if last else 0.0)
 
     def ask(self, node: _Node, request: bytes, asked: float = 0.0) -> None:
         """Ask a node for notes.
@@ -365,15 +384,32 @@ class Absences:
         now = self.now()
         for last, request in self._requests():
             reply = await ask(request)
+            if not (reply.endswith(END) and fits(request, reply)):
+                raise NodeLostError(f"gets: it answers {shown(reply)}")
             if node in self._on:
                 self._take(node, request, now if last else 0.0, reply)
         self._wake()
 
     async def know_others(self, node: _Node) -> None:
-        """Return when the notes on all other nodes are known that are not down."""
+        """Return when the notes on all other nodes are known that are not down.
+
+        Those that do not answer in half a deadline are not waited for: requests may wait for this.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.deadline / 2):
+                await self._know_others(node)
+
+    async def _know_others(self, node: _Node) -> None:
         since = self.now()
-        self.look()
-        while any(self._unknown(other, since) for other in self.nodes if other is not node):
+        looked: set[_Node] = set()
+        while True:
+            unknown = [one for one in self.nodes if one is not node and self._unknown(one, since)]
+            # One that was being connected may have become up meanwhile.
+            late = [one for one in unknown if one.state == "up" and one not in looked]
+            looked.update(late)
+            self._look_at(late)
+            if not unknown:
+                return
             news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._news.append(news)
             await news
@@ -390,7 +426,11 @@ class Absences:
 
     def _take(self, node: _Node, request: bytes, asked: float, reply: bytes) -> None:
         """Take a node's reply to the request for some notes."""
-        holder, seen = self._on[node], dict(notes_of(reply))
+        holder = self._on[node]
+        holder.asked = asked or holder.asked
+        if not reply.endswith(END):
+            return  # an error says nothing of notes
+        seen = dict(notes_of(reply))
         if seen or holder.notes:
             now = self.now()
             for key in request.split()[1:]:
@@ -401,7 +441,6 @@ class Absences:
                     self._by_key[key].seen(key, note)
             known = [note.token for one in self._on.values() for note in one.notes.values()]
             self._first_seen = {token: self._first_seen.get(token, now) for token in known}
-        holder.asked = asked or holder.asked
         for key, note in holder.notes.items():
             self._act(node, key, note)
 
@@ -439,7 +478,7 @@ class Absences:
     def is_past(self, since: float, node: _Node) -> bool:
         """Return whether no change under a note that was seen at a time is in progress any more."""
         asked = [self._on[one].asked for one in self.nodes if one is not node and not one.down]
-        return min(asked, default=self.now()) >= since + self._settled_after
+        return min(asked, default=self.now()) >= since + self.settled_after
 
     # What would remove notes
 
@@ -455,14 +494,21 @@ class Absences:
                 usable = absence.node is not node and not absence.is_over(note)
                 if usable and (holder is node or key not in found):
                     found[key] = note
-        return b"".join(setting(key, note.token, b" noreply") for key, note in found.items())
+        return b"".join(adding(key, note.token) for key, note in found.items())
 
-    def restore(self, nodes: Iterable[_Node]) -> None:
-        """Put the notes on nodes once more, as something has removed what was behind a flush."""
-        for node in nodes:
-            notes = self.again(node)
-            if notes:
-                node.send(FENCE + notes, Answer(_ignore, reads=True))
+    def kept(self, nodes: Iterable[_Node]) -> Callable[[], None]:
+        """Return what puts the notes on nodes there once more when something has removed them.
+
+        Until then they are not found there, so they are taken now.
+        """
+        notes = [(node, self.again(node)) for node in nodes]
+
+        def restore() -> None:
+            for node, again in notes:
+                if again:
+                    node.send(FENCE + again, Answer(_ignore, reads=True))
+
+        return restore
 
     def flushed(self, nodes: Iterable[_Node]) -> "list[_Flushed]":
         """Return what to send ``flush_all`` to, for nodes that are to keep their notes."""

@@ -28,7 +28,7 @@ from memlite.proxy.replica_requests import (
 
 __all__ = ["Change", "Changes", "Primary"]
 
-_MAX_WAITING: Final = 4096  # requests for one key, or behind a flush
+_MAX_WAITING: Final = 16_384  # requests for one key, or behind a flush
 _MAX_BYTES: Final = 64 * 1024 * 1024  # of changes in progress and of all requests that wait
 # What replies begin with if the primary has not made the change.
 _UNCHANGED: Final = (
@@ -417,6 +417,8 @@ class Change:
             for copy in copies:
                 self._hold(copy)
         else:
+            for node in self._away:
+                node.returning.missed = True  # it may have been back, and emptied, meanwhile
             for absence in self._skips:
                 absence.skips += 1
             self._primary.send(self._request, Answer(self._executed))

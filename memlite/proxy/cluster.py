@@ -288,6 +288,8 @@ class Cluster:
     def _set_absences(self, topology: Topology) -> None:
         """Have nodes that miss changes noted where changes are made without them."""
         if topology.gutter is None and topology.write == "all":
+            if self.absences is not None:
+                self.absences.watch(())  # nobody waits for notes any more
             self.absences = None
         elif self.absences is None:
             self.absences = Absences(self._scheduler, self._access.deadline)

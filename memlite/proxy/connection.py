@@ -46,7 +46,7 @@ class ProxyConnection(Connection):
         counters.bytes_read += taken
         counters.until_slow_sample = left
         self.last_command = self._clock.second
-        if self.out:
+        if self._out:
             self._flush()
         if taken < len(data):
             Connection.data_received(self, data[taken:])

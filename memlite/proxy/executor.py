@@ -390,7 +390,7 @@ class ProxyExecutor(OrderedReplies):
         nul = b"\0" in data and b"\0" in data[: data.index(b"\n")]
         node = NO_NUL if nul else self._cluster.node_of(meta.key)
         reads = name == "meta_get" and meta.touch is None and meta.vivify is None
-        if meta.quiet:
+        if meta.quiet and name in _HIDDEN:  # `me` takes no notice of it
             data = without_quiet(data, 3 if name == "meta_set" else 2)
             kind = QuietRead if reads else Quiet
             self._forward(node, data, kind(self, _HIDDEN[name]))

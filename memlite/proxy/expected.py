@@ -33,8 +33,8 @@ REPLIES: Final[dict[bytes, tuple[bytes, ...]]] = {
     b"decr": _COUNTED,
     b"touch": (b"TOUCHED", b"NOT_FOUND"),
     b"mg": (b"VA ", b"HD ", b"EN ", b"OK "),
-    b"ms": (b"HD ", b"NS ", b"EX ", b"NF ", b"OK "),
-    b"md": (b"HD ", b"NF ", b"EX ", b"OK "),
+    b"ms": (b"HD ", b"NS ", b"EX ", b"NF ", b"OK ", b"ST "),
+    b"md": (b"HD ", b"NF ", b"EX ", b"OK ", b"DE "),
     b"ma": (b"HD ", b"VA ", b"NF ", b"NS ", b"EX ", b"OK "),
     b"me": (b"ME ", b"EN "),
     b"flush_all": (b"OK",),
@@ -42,8 +42,9 @@ REPLIES: Final[dict[bytes, tuple[bytes, ...]]] = {
 }
 """The replies to each command, errors apart, which any may have; C has the same table.
 
-Words may follow one that ends with a space: memcached before 1.6.10 says ``OK`` for ``HD``. Of a
-retrieval it is the form of each item, which may have a cas unique in any case; ``END`` comes last.
+Words may follow one that ends with a space: memcached before 1.6.10 says ``OK`` for ``HD``, and 1.5
+``ST`` and ``DE``. Of a retrieval it is the form of each item, which may have a cas unique in any
+case; ``END`` comes last.
 Commands that are not in here may be answered with anything.
 """
 

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["Note", "notes_of", "removing", "setting", "word_of"]
+__all__ = ["Note", "adding", "notes_of", "removing", "setting", "word_of"]
 
 _MAX_NAME: Final = 200
 
@@ -36,9 +36,14 @@ def word_of(name: str) -> bytes:
     return word if plain else hashlib.sha256(word).hexdigest().encode()
 
 
-def setting(key: bytes, token: bytes, noreply: bytes = b"") -> bytes:
-    """Return the request that writes a note; `noreply` is that word with a space, or nothing."""
-    return b"set %b 0 0 %d%b\r\n%b\r\n" % (key, len(token), noreply, token)
+def setting(key: bytes, token: bytes) -> bytes:
+    """Return the request that writes a note."""
+    return b"set %b 0 0 %d\r\n%b\r\n" % (key, len(token), token)
+
+
+def adding(key: bytes, token: bytes) -> bytes:
+    """Return the request that writes a note where there is none, which has no reply."""
+    return b"add %b 0 0 %d noreply\r\n%b\r\n" % (key, len(token), token)
 
 
 def removing(key: bytes, note: Note) -> bytes:

@@ -222,7 +222,7 @@ static int receiver_init(Receiver *r, PyObject *args, PyObject *kwargs) {
         struct { Field *field; PyObject *type; const char *name; } fields[] = {
             {&r->executor, type, "executor"}, {&r->ready_limit, type, "_immediate_limit"}, {&r->counters, type, "_counters"},
             {&r->until, counters, "until_slow_sample"}, {&r->bytes_read, counters, "bytes_read"}, {&r->clock, type, "_clock"},
-            {&r->second, clock, "second"}, {&r->last_command, type, "last_command"}, {&r->out, type, "out"}};
+            {&r->second, clock, "second"}, {&r->last_command, type, "last_command"}, {&r->out, type, "_out"}};
         for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
             if (find_field(fields[i].field, fields[i].type, fields[i].name)) return -1;
         if (find_field(&bytes_written, counters, "bytes_written")) return -1;

@@ -400,13 +400,14 @@ class FlushTwice:
             if reply == replies.OK and again:
                 self._flush(request, receiver, memcacheds, again=False)
             elif reply == replies.OK and memcacheds:
-                finish_all(memcacheds, finished)
+                restore = None if absences is None else absences.kept(memcacheds)
+                finish_all(memcacheds, partial(finished, restore))
             else:
                 over(reply)
 
-        def finished(reply: bytes) -> None:
-            if absences is not None:
-                absences.restore(memcacheds)
+        def finished(restore: Callable[[], None] | None, reply: bytes) -> None:
+            if restore is not None:
+                restore()
             over(reply)
 
         def over(reply: bytes) -> None:

@@ -109,7 +109,10 @@ static void traced_dealloc(Traced *self) {
 
 /* Notes the time at which a node's connection gets it. */
 static int traced_await(Traced *self, PyObject *node) {
-    if (self->received) return 0;  /* it was refused */
+    PyObject *queue = get(node, &known.queue);
+    Py_ssize_t waiting = queue ? PyObject_Size(queue) : -1;
+    Py_XDECREF(queue);
+    if (waiting < 1 || self->received) return waiting < 0 ? -1 : 0;  /* it was refused, or the gutter has it */
     PyObject *unsent = get(node, &known.unsent);
     int failed = !unsent;
     if (unsent && PyList_CheckExact(unsent)) failed = PyList_Append(unsent, (PyObject *)self);

@@ -133,6 +133,13 @@ def test_quiet_requests_have_no_reply_and_change_the_nodes(cluster: Cluster) -> 
         assert wire.ask(b"delete noreply x\r\n") == b"DELETED\r\n"
 
 
+def test_a_quiet_me_is_answered_like_any(cluster: Cluster) -> None:
+    with cluster[0].connect() as wire:
+        assert wire.ask(b"set k 0 0 1\r\nx\r\n") == b"STORED\r\n"
+        assert wire.ask(b"me k q\r\n").startswith(b"ME k ")
+        assert wire.ask(b"me none q\r\n") == b"EN\r\n"
+
+
 def test_a_delete_of_the_key_noreply_is_silent(cluster: Cluster) -> None:
     with cluster[0].connect() as wire:
         assert wire.ask(b"set noreply 0 0 1\r\nx\r\n") == b"STORED\r\n"

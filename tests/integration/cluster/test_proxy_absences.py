@@ -275,3 +275,29 @@ def test_a_node_that_one_proxy_cannot_reach_is_out_for_all(nodes: Nodes) -> None
             kill(first)
             assert wait_until(lambda: b"1" in values(wire, changed) or state(second) == "up")
             assert b"1" not in values(wire, changed) * 3
+
+
+@pytest.mark.parametrize("started_with", [0, 1], ids=["all", "one silent"])
+def test_a_proxy_that_starts_takes_no_node_for_one_that_is_away(started_with: int) -> None:
+    """It asks all nodes for notes while it connects to them, and clients wait for nothing else."""
+    with contextlib.ExitStack() as stack:
+        nodes = [stack.enter_context(running("memlite")) for _ in range(6)]
+        for node in nodes:
+            assert node.ask(b"set before 0 0 1\r\n1\r\n") == b"STORED\r\n"
+        for silent in nodes[:started_with]:
+            silent.pause()
+            stack.callback(silent.process.send_signal, signal.SIGCONT)
+        options = ("--replicas", "3", "--write", "majority", "--deadline", "3")
+        front = stack.enter_context(proxy(nodes, *options))
+        with front.connect() as wire:
+            replies = {wire.ask(b"set %b 0 0 1\r\n2\r\n" % key) for key in KEYS}
+            if not started_with:
+                assert replies == {b"STORED\r\n"}
+        for node in nodes[started_with:]:
+            assert wait_until(lambda one=node: state_of(front, one) == "up")  # type: ignore[misc]
+            assert node.ask(b"get before\r\n") == b"VALUE before 0 1\r\n1\r\nEND\r\n"
+
+
+def state_of(front: RunningServer, node: RunningServer) -> str:
+    name = f":{node.port}:state"
+    return next(value for stat, value in front.stats().items() if stat.endswith(name))

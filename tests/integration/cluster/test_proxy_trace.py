@@ -307,3 +307,30 @@ def test_the_example_reads_a_trace(nodes: tuple[RunningServer, ...], tmp_path: P
     assert re.fullmatch(
         r"queue: mean \d+ us, p99 \d+ us\nnodes: mean \d+ us, p99 \d+ us\n", done.stdout
     )
+
+
+@pytest.mark.parametrize("environment", FRAMINGS)
+def test_what_the_gutter_serves_is_not_sent_when_the_node_is_back(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    path, topology = tmp_path / "trace.csv", tmp_path / "cluster.toml"
+    with running("memlite") as node, running("memlite") as spare:
+        topology.write_text(
+            f'[[nodes]]\naddress = "127.0.0.1:{node.port}"\n'
+            f'[gutter]\nnodes = ["127.0.0.1:{spare.port}"]\n'
+        )
+        arguments = ("--trace", str(path), "--trace-sample", "1/2", "--deadline", "1")
+        with proxy(topology, *arguments, environment=environment) as front, front.connect() as wire:
+            assert wait_until(lambda: node_stat(front, node, "state") == "up")
+            node.pause()
+            try:
+                assert wait_until(lambda: wire.ask(b"mg k\r\n") in (b"EN\r\n", b"HD\r\n"))
+                for _ in range(20):
+                    assert wire.ask(b"set k 0 0 1\r\nx\r\n") == b"STORED\r\n"
+            finally:
+                node.process.send_signal(signal.SIGCONT)
+            assert wait_until(lambda: node_stat(front, node, "state") == "up")
+            assert wire.ask(b"set k 0 0 1\r\nx\r\n") == b"STORED\r\n"
+        rows = [row for row in read(path) if row["sent"] and row["received"]]
+        assert rows
+        assert all(int(row["sent"]) <= int(row["received"]) for row in rows)

@@ -39,7 +39,7 @@ class Server:
             return b"OK\r\n"
         value, _, rest = rest.partition(b"\r\n")
         self.unique += 1
-        if name == b"set":
+        if name == b"set" or (name == b"add" and keys[0] not in self.items):
             self.items[keys[0]] = value, self.unique
             if rest:
                 self.execute(rest)
@@ -456,7 +456,7 @@ def test_a_node_that_is_flushed_gets_the_notes_that_are_known_of_others() -> Non
     proxy.skips()
     proxy.nodes[1].step()
     again = proxy.absences.again(cast("Any", proxy.nodes[2]))
-    assert again.startswith(b"set memlite:absent:n0 0 0 ")
+    assert again.startswith(b"add memlite:absent:n0 0 0 ")
     assert b" noreply\r\n" in again
     assert proxy.absences.again(cast("Any", proxy.nodes[0])) == b""
 

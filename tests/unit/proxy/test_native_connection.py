@@ -242,6 +242,7 @@ class Stub:
 
     def __init__(self, cluster: Cluster) -> None:
         self.out: list[Any] = []
+        self._out = self.out  # as connections call it
         self.executor = ProxyExecutor(
             cluster, cast("Any", None), cast("Any", self), self.out, Recognizer(cluster, Limits())
         )

@@ -139,6 +139,7 @@ class Client:
 
     def __init__(self, cluster: Cluster, recognizer: Recognizer, counters: Counters) -> None:
         self.out: list[Any] = []
+        self._out = self.out  # as connections call it
         self.got = b""
         self.counters = self._counters = counters
         self.unread = 0
