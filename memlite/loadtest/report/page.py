@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from memlite.core.version import __version__
 from memlite.loadtest import files, units
+from memlite.loadtest.report.interruption import interruptible
 from memlite.loadtest.report.plots import Plot
 from memlite.loadtest.report.style import (
     DARK,
@@ -49,15 +50,16 @@ def draw(plots: Sequence[Plot], folder: Path) -> tuple[dict[str, Markup], list[P
     """
     drawings: dict[str, Markup] = {}
     written: list[Path] = []
-    for plot in plots:
-        with settings():
-            light, dark = plot.draw(LIGHT), plot.draw(DARK)
-        # Text is drawn as shapes, so the SVG contains no user-supplied text.
-        drawings[plot.name] = Markup(svg(light, plot.name))  # noqa: S704
-        place_as(dark, light)
-        for name, figure in ((f"{plot.name}.png", light), (f"{plot.name}-dark.png", dark)):
-            written.append(folder / name)
-            files.write(written[-1], png(figure))
+    with interruptible():
+        for plot in plots:
+            with settings():
+                light, dark = plot.draw(LIGHT), plot.draw(DARK)
+            # Text is drawn as shapes, so the SVG contains no user-supplied text.
+            drawings[plot.name] = Markup(svg(light, plot.name))  # noqa: S704
+            place_as(dark, light)
+            for name, figure in ((f"{plot.name}.png", light), (f"{plot.name}-dark.png", dark)):
+                written.append(folder / name)
+                files.write(written[-1], png(figure))
     return drawings, written
 
 
