@@ -97,6 +97,7 @@ class Cluster:
         self.topology = topology
         self.version = _version(0)
         self.routes = 0
+        self._requests_before = 0  # of nodes that have left
         self._scheduler = scheduler
         self._access = access
         self.timing = access.timing
@@ -163,6 +164,11 @@ class Cluster:
     def every_node(self) -> list[Node]:
         """All nodes, those of the gutter included."""
         return self.nodes if self.gutter is None else [*self.nodes, *self.gutter.nodes]
+
+    @property
+    def node_requests(self) -> int:
+        """How many requests nodes were given, those included that have left."""
+        return self._requests_before + sum(node.requests for node in self.every_node)
 
     def reset(self) -> None:
         """Start counting from zero."""
@@ -232,7 +238,9 @@ class Cluster:
         if self._started:
             for node in set(now).difference(before):
                 node.start()
-        self._retire_unused(set(before).difference(now))
+        former = set(before).difference(now)
+        self._requests_before += sum(node.requests for node in former)
+        self._retire_unused(former)
         added, gone = len(set(self.nodes).difference(old)), len(set(old).difference(self.nodes))
         _log.info("topology: %d nodes, %d of them new, %d gone", len(self.nodes), added, gone)
 

@@ -314,7 +314,7 @@ def _queue_of(queue: "RequestQueue | None", cluster: Cluster) -> QueueStats:
             in_flight_limit=None,
             in_flight=sum(node.pending for node in nodes) - waiting,
             length=waiting,
-            arrivals=sum(node.requests for node in nodes),
+            arrivals=cluster.node_requests,
             refused=0,
             expired=0,
             dropped=0,

@@ -57,7 +57,7 @@ def _of_nodes(cluster: Cluster) -> Iterator[tuple[str, object]]:
     waiting = sum(node.waiting for node in cluster.every_node)
     yield "in_flight_limit", "none"
     yield "in_flight", sum(node.pending for node in cluster.every_node) - waiting
-    yield "arrivals", sum(node.requests for node in cluster.every_node)
+    yield "arrivals", cluster.node_requests
     yield "queue_length", waiting
     yield "queue_length_max", timing.longest
     yield "queue_length_mean", f"{timing.lengths / max(timing.queueing.count, 1):.3f}"

@@ -77,7 +77,7 @@ class QueueStats:
             times are sampled, and nothing is refused, expires or is dropped.
         in_flight: how many are.
         length: how many wait.
-        arrivals: requests that came; without a limit those to each of the nodes that there are.
+        arrivals: requests that came; without a limit those that nodes were given.
         refused: those that were refused, as too many were waiting.
         expired: those that have waited for too long.
         dropped: reads that were not sent, as the client had disconnected.

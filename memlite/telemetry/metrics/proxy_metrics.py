@@ -144,8 +144,8 @@ _QUEUE: Final = (
     Metric(
         "memlite_proxy_queue_arrivals_total",
         "counter",
-        "Requests that have passed the queue, or were to; without --in-flight, those to each of "
-        "the present nodes.",
+        "Requests that have passed the queue, or were to; without --in-flight, those that "
+        "nodes were given.",
         _of_queue(lambda queue: (Sample(queue.arrivals),)),
     ),
     Metric(

@@ -59,6 +59,7 @@ def test_nodes_are_added_and_removed_without_dropping_a_connection(
 ) -> None:
     write(path, nodes[:2])
     with proxy(path) as front, front.connect() as wire:
+        arrivals = 0
         for some in (nodes, nodes[1:], nodes[:2]):
             write(path, some)
             if by_signal:
@@ -69,6 +70,9 @@ def test_nodes_are_added_and_removed_without_dropping_a_connection(
                 assert wire.ask(b"set %b 0 0 1\r\nx\r\n" % key) == b"STORED\r\n"
                 with some[router.index(key)].connect() as direct:
                     assert direct.ask(b"md %b\r\n" % key) == b"HD\r\n"
+            arrivals += len(KEYS)
+            wire.send(b"stats proxy\r\n")
+            assert b"STAT arrivals %d\r\n" % arrivals in wire.until(b"END\r\n")
 
 
 def test_no_request_fails_while_the_topology_changes(
