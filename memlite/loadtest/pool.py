@@ -70,28 +70,39 @@ class Pool:
         self._recordings: list[Recording] = []
 
     def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            signals.block()  # ignore further interrupts
+            self.__exit__()
+            raise
+        return self
+
+    def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
         signals.block()  # inherited by the workers: only the parent handles Ctrl-C
         try:
             for number in range(self.count):
                 mine, theirs = context.Pipe()
+                self._pipes.append(mine)
                 process = context.Process(
                     target=main, args=(theirs,), name=f"memlite-bench-{number}", daemon=True
                 )
+                # Before it starts: another thread may have let an interrupt through.
+                self._processes.append(process)
                 process.start()
                 theirs.close()
-                self._processes.append(process)
-                self._pipes.append(mine)
         finally:
             signals.unblock()
         pids = [os.getpid(), *(process.pid for process in self._processes if process.pid)]
         self.processes = [psutil.Process(pid) for pid in pids]
-        return self
 
     def __exit__(self, *details: object) -> None:
         for pipe in self._pipes:
             pipe.close()
         for process in self._processes:
+            if process.pid is None:
+                continue  # it was not started
             process.join(_STOP_SECONDS)
             if process.is_alive():
                 process.kill()

@@ -1,6 +1,8 @@
 """The parent's side of the load tester's processes, with threads in place of the processes."""
 
 import multiprocessing
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
@@ -87,3 +89,22 @@ def test_if_a_client_is_refused_the_other_workers_are_stopped(run) -> None:
     with pytest.raises(ClientRefusedError, match="too many connections") as caught:
         run(ready, refused)
     assert caught.value.full
+
+
+def test_an_interrupt_while_workers_start_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take no notice of signals, and the process would wait for them for ever."""
+    start = multiprocessing.process.BaseProcess.start
+
+    def start_and_interrupt(process: multiprocessing.process.BaseProcess) -> None:
+        start(process)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(multiprocessing.process.BaseProcess, "start", start_and_interrupt)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), Pool(2):
+            pytest.fail("it has started")
+    finally:
+        signals.unblock()
+        signal.signal(signal.SIGINT, handler)
+    assert multiprocessing.active_children() == []
