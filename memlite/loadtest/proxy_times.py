@@ -43,13 +43,15 @@ def _read_one(address: tuple[str, int] | str) -> Sums:
         raise StartError(f"bench: the proxy at {Address.of(address)}: {error}") from None
     finally:
         client.close()
+    # Without a limit there is no queue of requests: what is said of one are samples of writes.
+    limited = rows.get("in_flight_limit", "none") != "none"
     found = {}
     for row in rows:
         name = row.removesuffix("_count")
-        if name != row:
+        if name != row and (limited or name.startswith("node:")):
             count = float(rows[row])
             found[name] = (count, count * float(rows[f"{name}_us_mean"]))
-    if "queue_length_mean" in rows:
+    if limited:
         arrivals = float(rows["arrivals"])
         found["queue_length"] = (arrivals, arrivals * float(rows["queue_length_mean"]))
     return found
