@@ -163,13 +163,11 @@ class Node:
 
     __slots__ = (
         "_access", "_again", "_answered", "_asked", "_deadline", "_delivered", "_flush_due",
-        "_flusher",
-        "_in_batches", "_interval", "_last_sent", "_last_timed", "_lease", "_limited", "_link",
-        "_looked", "_next_timed", "_pending", "_put_at", "_queue", "_queued", "_refusal",
-        "_retired",
-        "_scheduler", "_surroundings", "_taken", "_task", "_timed", "_timer", "_timing", "_unsent",
-        "_until", "address", "connects", "error", "failed", "ip", "name", "refused", "returning",
-        "service", "timeouts",
+        "_flusher", "_in_batches", "_interval", "_last_sent", "_last_timed", "_lease", "_limited",
+        "_link", "_looked", "_next_timed", "_pending", "_put_at", "_queue", "_queued", "_refusal",
+        "_retired", "_scheduler", "_surroundings", "_taken", "_task", "_timed", "_timer", "_timing",
+        "_unsent", "_until", "address", "connects", "error", "failed", "ip", "name", "refused",
+        "returning", "service", "timeouts",
     )  # fmt: skip
 
     def __init__(
