@@ -10,6 +10,7 @@ may use those that are included before it. */
 #include <string.h>
 #include <structmember.h>
 #include <time.h>
+#include "../core/digits.h"
 #include "../core/sending.h"
 #include "../core/slots.h"
 #include "words.h"

@@ -187,9 +187,23 @@ static int plain_word(const char *at, Py_ssize_t size) {
     return length < size && (at[length] & 0x80) ? -1 : length;
 }
 
+/* A field of a line, and the comma after it. */
+static char *write_number(char *to, long long number) {
+    to += write_digits(to, number);
+    *to++ = ',';
+    return to;
+}
+
+static char *write_text(char *to, const char *text, Py_ssize_t size) {
+    memcpy(to, text, size);
+    to[size] = ',';
+    return to + size + 1;
+}
+
 /* Its line of the trace, without the keys' names; None if something in it is unusual. */
 static PyObject *traced_line(Traced *self, PyObject *argument) {
-    char line[1024], sent[24] = "";
+    enum { LONGEST_NAME = 512, LONGEST_WORD = 32 };
+    char line[LONGEST_NAME + 2 * LONGEST_WORD + 400], *end = line;
     long long offset = PyLong_AsLongLong(argument), client = PyLong_AsLongLong(self->client), epoch = PyLong_AsLongLong(self->epoch);
     if (PyErr_Occurred()) return NULL;
     Py_ssize_t size;
@@ -198,13 +212,26 @@ static PyObject *traced_line(Traced *self, PyObject *argument) {
     const char *reply = self->reply ? PyBytes_AS_STRING(self->reply) : "";
     int named = plain_word(node, size), command = plain_word(request, PyBytes_GET_SIZE(self->request));
     int result = plain_word(reply, self->reply ? PyBytes_GET_SIZE(self->reply) : 0);
-    if (named != size || size > 512 || command < 1 || command > 32 || result < 1 || offset < 0) Py_RETURN_NONE;
+    if (named != size || size > LONGEST_NAME || command < 1 || command > LONGEST_WORD || result < 1 || offset < 0 || client < 0
+        || epoch < 0) Py_RETURN_NONE;
     long long arrival = (self->arrival + offset) / 1000;
-    if (self->sent) snprintf(sent, sizeof sent, "%lld", (self->sent + offset) / 1000);
-    int length = snprintf(line, sizeof line, "%lld,%lld,0,%lld,%lld,%s,%lld,%lld,,%.*s,1,%s,%.*s,%zd,%lld\n", client, arrival,
-                          arrival, arrival, sent, (self->received + offset) / 1000, (self->replied + offset) / 1000, command,
-                          request, node, result, reply, self->size, epoch);
-    return PyBytes_FromStringAndSize(line, length);
+    end = write_number(end, client);
+    end = write_number(end, arrival);
+    end = write_text(end, "0", 1);
+    end = write_number(end, arrival);
+    end = write_number(end, arrival);
+    end = self->sent ? write_number(end, (self->sent + offset) / 1000) : write_text(end, "", 0);
+    end = write_number(end, (self->received + offset) / 1000);
+    end = write_number(end, (self->replied + offset) / 1000);
+    end = write_text(end, "", 0);
+    end = write_text(end, request, command);
+    end = write_text(end, "1", 1);
+    end = write_text(end, node, size);
+    end = write_text(end, reply, result);
+    end = write_number(end, self->size);
+    end = write_number(end, epoch);
+    end[-1] = '\n';
+    return PyBytes_FromStringAndSize(line, end - line);
 }
 
 static PyMethodDef traced_methods[] = {

@@ -21,6 +21,7 @@ or with RECORDS in records/. Each of those files uses what is included before it
 #include <stddef.h>
 #include <string.h>
 #include <structmember.h>
+#include "../../core/digits.h"
 #include "../../core/slots.h"
 
 #define VERSION 6  /* of the interface: what was compiled for another is not used */

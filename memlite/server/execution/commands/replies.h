@@ -35,15 +35,6 @@ static int answer(Runner *r, const char *text, Py_ssize_t size) {
 }
 #define ANSWER(r, text) answer(r, text, sizeof text - 1)
 
-/* The decimal digits of a number; `to` has room for 20. */
-static int write_digits(char *to, u64 number) {
-    char digits[20];
-    int size = 0;
-    do digits[size++] = (char)('0' + number % 10); while (number /= 10);
-    for (int i = 0; i < size; i++) to[i] = digits[size - 1 - i];
-    return size;
-}
-
 static void append_number(Runner *r, u64 number) {
     r->reply_size += write_digits(r->reply + r->reply_size, number);
 }
