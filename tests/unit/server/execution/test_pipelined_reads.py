@@ -167,6 +167,7 @@ async def test_a_client_that_vanishes(one, caplog):
 
 
 async def test_its_latency_is_sampled(one):
+    one.server.counters.until_slow_sample = 10_000
     await one.ask(b"get a\r\n", HIT)
     one.server.counters.until_slow_sample = 1
     await one.ask(b"get a\r\n", HIT)
