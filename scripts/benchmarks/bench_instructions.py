@@ -65,11 +65,11 @@ _PACKET_DELETE: Final = _packets(4)
 # Commands that find the same when they are sent again; the first time is dearer.
 _REPEATABLE: Final = frozenset({
     "get, hit", "get, miss", "get of 10 keys, hits", "get of 10 keys, misses",
-    "get of 100 keys, hits", "gets", "set", "set with an expiry", "add, not stored", "replace",
-    "cas of another unique", "cas of a missing key", "incr", "delete, miss", "touch", "gat",
-    "mg v, hit", "mg v, miss", "mg s t f v", "ms", "md, miss", "ma v", "binary get, hit",
-    "binary get, miss", "binary getkq, hit", "binary set", "binary incr", "binary delete, miss",
-    "binary touch",
+    "get of 100 keys, hits", "gets", "gets, miss", "set", "set with an expiry", "add, not stored",
+    "replace", "cas of another unique", "cas of a missing key", "incr", "delete, miss", "touch",
+    "gat", "gat, miss", "gats", "mg v, hit", "mg v, miss", "mg s t f v", "ms", "md, miss", "md I T",
+    "ma v", "binary get, hit", "binary get, miss", "binary getkq, hit", "binary set", "binary incr",
+    "binary delete, miss", "binary touch",
 })  # fmt: skip
 
 # For each command: what is sent before, what is counted.
@@ -80,6 +80,7 @@ CELLS: Final[dict[str, tuple[list[bytes], list[bytes]]]] = {
     "get of 10 keys, misses": ([], _gets(10)),
     "get of 100 keys, hits": (_SET, _gets(100)),
     "gets": (_SET + _each(b"gets K\r\n"), _each(b"gets K\r\n")),
+    "gets, miss": ([], _each(b"gets K\r\n")),
     "set": (_SET, _SET),
     "set of a new key": ([], _SET),
     "set of a key deleted before": (_SET + _DELETE, _SET),
@@ -101,6 +102,8 @@ CELLS: Final[dict[str, tuple[list[bytes], list[bytes]]]] = {
     "touch": (_MORTAL, _each(b"touch K 1000\r\n")),
     "gat": (_MORTAL, _each(b"gat 1000 K\r\n")),
     "gat, first expiry": (_SET, _each(b"gat 1000 K\r\n")),
+    "gat, miss": ([], _each(b"gat 1000 K\r\n")),
+    "gats": (_MORTAL + _each(b"gats 1000 K\r\n"), _each(b"gats 1000 K\r\n")),
     "mg v, hit": (_SET, _each(b"mg K v\r\n")),
     "mg v, miss": ([], _each(b"mg K v\r\n")),
     "mg s t f v": (_SET, _each(b"mg K s t f v\r\n")),
@@ -108,6 +111,7 @@ CELLS: Final[dict[str, tuple[list[bytes], list[bytes]]]] = {
     "ms of a new key": ([], _each(b"ms K 100\r\n%b\r\n" % _VALUE)),
     "md, hit": (_SET, _each(b"md K\r\n")),
     "md, miss": ([], _each(b"md K\r\n")),
+    "md I T": (_MORTAL, _each(b"md K I T30\r\n")),
     "ma v": (_NUMBER, _each(b"ma K v\r\n")),
     "binary get, hit": (_PACKET_SET, _packets(0)),
     "binary get, miss": ([], _packets(0)),

@@ -11,7 +11,7 @@ from typing import Final
 from memlite.core.build import mypyc_attr
 from memlite.core.errors import CommandError
 from memlite.engine import Outcome
-from memlite.memory.item import VIEW_FROM
+from memlite.memory.item import VIEW_FROM, Item
 from memlite.protocol import replies
 from memlite.protocol.handler import SEVERAL_GETS, Shortcuts
 from memlite.protocol.limits import CLUSTER_KEY, MAX_KEY_LENGTH
@@ -81,16 +81,35 @@ class ShortCommands(MetaCommands):
         self.out.append(b"END\r\n" if item is None else item.wire)
         return position
 
+    def short_gats(self, words: list[bytes], data: bytes, position: int) -> int:
+        """``gats <exptime> <key>``."""
+        if len(words) != 3:
+            return 0
+        _, digits, key = words
+        exptime = small_number(digits)
+        if exptime is None or _SPACE in key or not 0 < len(key) <= MAX_KEY_LENGTH:
+            return 0
+        engine = self._engine
+        item = engine.retime_plain(key, exptime) or engine.fetch_and_touch(key, exptime)
+        if item is None:
+            self.out.append(b"END\r\n")
+        else:
+            self._show_with_unique(item)
+        return position
+
     def short_gets(self, words: list[bytes], data: bytes, position: int) -> int:
         """``gets <key>``."""
         if len(words) != 2 or not 0 < len(words[1]) <= MAX_KEY_LENGTH or words[1] == CLUSTER_KEY:
             return 0
-        engine = self._engine
-        item = engine.fetch(words[1])
+        item = self._engine.fetch(words[1])
         if item is None:
             self.out.append(b"END\r\n")
-            return position
-        unique = engine.unique(item)
+        else:
+            self._show_with_unique(item)
+        return position
+
+    def _show_with_unique(self, item: Item) -> None:
+        unique = self._engine.unique(item)
         wire = item.wire
         line_end = wire.index(b"\n") - 1
         if len(wire) < VIEW_FROM:
@@ -98,7 +117,6 @@ class ShortCommands(MetaCommands):
         else:
             view = memoryview(wire)[line_end:]
             self.out += (b"%b %d" % (wire[:line_end], unique), view)
-        return position
 
     # Storing
 
@@ -382,6 +400,7 @@ SHORTCUTS: Final[Shortcuts] = {
     SEVERAL_GETS: ShortCommands.short_lines,
     b"set": ShortCommands.short_set,
     b"gat": ShortCommands.short_gat,
+    b"gats": ShortCommands.short_gats,
     b"gets": ShortCommands.short_gets,
     b"add": ShortCommands.short_add,
     b"replace": ShortCommands.short_replace,
