@@ -28,10 +28,10 @@ environment() {
     echo "Installing into .venv (once) ..." >&2
     if ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
         rm -rf .venv
-    fi
-    if ! virtual_environment .venv; then
-        echo "This Python cannot create virtual environments; on Debian: apt install python3-venv" >&2
-        exit 1
+        if ! virtual_environment .venv; then
+            echo "This Python cannot create virtual environments; on Debian: apt install python3-venv" >&2
+            exit 1
+        fi
     fi
     rm -f .venv/."$1"-*
     # Everything is pinned and hashed, including the build tools, so that nothing newer is installed.
