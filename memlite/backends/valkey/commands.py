@@ -22,7 +22,7 @@ from redis.exceptions import OutOfMemoryError as StoreFullError
 from memlite.backends.remote.call import Call, Turns
 from memlite.backends.valkey.exchange import Arguments, Reply
 from memlite.backends.valkey.node import LostError, Node, NotSentError
-from memlite.backends.valkey.scripts import OVERWRITE, Script
+from memlite.backends.valkey.scripts import Script
 from memlite.backends.valkey.topology import Topology
 from memlite.core.errors import OutOfMemoryError, StorageError, UnconfirmedError
 
@@ -130,8 +130,7 @@ class Commands:
         self, call: Call, script: Script, name: bytes, *arguments: bytes | str | int
     ) -> Reply:
         """Run a script on one key; see `change`."""
-        if not self.turns.take_free():
-            await self.turns.take(call)
+        await self.turns.take(call)
         try:
             by_name = "EVALSHA", script.sha, 1, name, *arguments
             reply = await self._attempt(call, name, by_name, change=True)
@@ -247,7 +246,7 @@ class Commands:
             self._topology.suspect()
             raise call.error("unavailable")
         reply = node.send(arguments, asking, change)
-        return reply if self.record is None else self._timed(_operation(arguments), reply)
+        return reply if self.record is None else self._timed(str(arguments[0]).lower(), reply)
 
     async def _timed(self, command: str, reply: Awaitable[Reply]) -> Reply:
         assert self.record is not None  # noqa: S101 - otherwise nobody wants to know
@@ -305,13 +304,6 @@ def _resolved(reply: Reply) -> "asyncio.Future[Reply]":
     future = asyncio.get_running_loop().create_future()
     future.set_result(reply)
     return future
-
-
-def _operation(arguments: Arguments) -> str:
-    """Return what a command is called in metrics."""
-    if arguments[0] == "EVALSHA" and arguments[1] == OVERWRITE.sha:
-        return "set"
-    return str(arguments[0]).lower()
 
 
 def _text(error: Exception) -> str:

@@ -1,13 +1,13 @@
-"""What the store does in one step: changes that depend on the current state.
+"""What the store does in one step: a change on condition that the current state is a given one.
 
 ``SET … IFEQ``, which newer servers have, compares the whole value, which would have to be sent
-along. The scripts compare a part of it and copy nothing.
+along. The script compares a part of it and copies nothing.
 """
 
 import hashlib
 from typing import Final, NamedTuple
 
-__all__ = ["OVERWRITE", "REPLACE", "Script"]
+__all__ = ["REPLACE", "Script"]
 
 
 class Script(NamedTuple):
@@ -45,30 +45,4 @@ return 1
 The arguments are the two offsets, the expected part (nothing, if there is to be no string), the new
 content (none to delete it), and the milliseconds after which it expires (none for never). Returns 1
 if it did, else 0.
-"""
-
-OVERWRITE: Final = Script.of("""\
-local content = ARGV[1]
-local found = redis.pcall('GETRANGE', KEYS[1], 0, 127)
-if type(found) == 'string' then
-  local epoch = string.match(found, '^m1 %S+ %S+ %S+ %S+ (%d+) ')
-  if epoch and tonumber(epoch) > tonumber(ARGV[2]) then
-    content = string.gsub(content, '^(m1 %S+ %S+ %S+ %S+ )%d+', '%1' .. epoch, 1)
-  end
-end
-if ARGV[3] then
-  redis.call('SET', KEYS[1], content, 'PX', ARGV[3])
-else
-  redis.call('SET', KEYS[1], content)
-end
-return 1
-""")
-"""Stores the content of a record, in the epoch of the record that it replaces if that is later.
-
-A set that began before a flush may reach the store after it, and after another client's set of the
-epoch that the flush began. With its own epoch it would count as flushed, and that other record,
-whose set was acknowledged, would be lost with it.
-
-The arguments are the content, the epoch in it, and the milliseconds after which it expires (none
-for never). What is not a record is replaced as well. Always returns 1.
 """

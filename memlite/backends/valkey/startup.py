@@ -13,7 +13,7 @@ from memlite.backends.valkey.options import (
     SENTINEL_PASSWORD_VARIABLE,
     Options,
 )
-from memlite.backends.valkey.scripts import OVERWRITE, REPLACE
+from memlite.backends.valkey.scripts import REPLACE
 from memlite.backends.valkey.topology import SLOTS, Topology
 from memlite.core.errors import StartError
 
@@ -134,7 +134,6 @@ async def _try_commands(options: Options, topology: Topology) -> None:
     for arguments in (
         ("SET", name, b"x", "PX", 10_000),
         ("GET", name),
-        ("EVAL", OVERWRITE.text, 1, name, b"x", 0, 10_000),
         ("EVAL", REPLACE.text, 1, name, 0, -1, b"x", b"y", 10_000),
         ("EVALSHA", REPLACE.sha, 1, name, 0, -1, b"y"),
         ("DEL", name),

@@ -9,14 +9,15 @@ stays unknown, and the client gets an error that says so: a request that a pause
 received may be carried out later, so a write without such a condition is never repeated.
 """
 
+from collections.abc import Awaitable
+
 from memlite.backends.record import Record
 from memlite.backends.remote.call import Call
 from memlite.backends.remote.epoch import Epoch
 from memlite.backends.valkey.codec import VERSION_AT, Origin, encode, versions_in
 from memlite.backends.valkey.commands import LOST, Commands
-from memlite.backends.valkey.exchange import Reply
 from memlite.backends.valkey.items import Items
-from memlite.backends.valkey.scripts import OVERWRITE, REPLACE
+from memlite.backends.valkey.scripts import REPLACE
 from memlite.core.errors import VersionConflict
 
 __all__ = ["Writer"]
@@ -39,38 +40,33 @@ class Writer:
         self._items = items
         self._epoch = epoch
 
-    async def add(self, call: Call, record: Record) -> int:
+    def add(self, call: Call, record: Record) -> Awaitable[int]:
         """Store a record if there is none, and return its version.
 
         Raises:
             VersionConflict: there is one.
+        """
+        return self.set(call, record, "NX")
+
+    async def set(self, call: Call, record: Record, *condition: str) -> int:
+        """Store a record whatever there is, or on a condition of SET; return its version.
+
+        Raises:
+            VersionConflict: the condition does not hold.
         """
         version = self._items.new_version()
         name = self._items.name_of(record.key)
         content = encode(record, version, self._epoch.now())
         expiry = self._items.lifetime(record)
         options: tuple[str | int, ...] = ("PX", *expiry) if expiry else ()
-        reply = await self._commands.change(call, name, "SET", name, content, *options, "NX")
-        if reply is None:
-            raise VersionConflict
-        return await self._stored(call, record.key, version, reply)
-
-    async def set(self, call: Call, record: Record) -> int:
-        """Store a record whatever there is; return its version."""
-        version = self._items.new_version()
-        name = self._items.name_of(record.key)
-        epoch = self._epoch.now()
-        content = encode(record, version, epoch)
-        expiry = self._items.lifetime(record)
-        reply = await self._commands.run(call, OVERWRITE, name, content, epoch, *expiry)
-        return await self._stored(call, record.key, version, reply)
-
-    async def _stored(self, call: Call, key: bytes, version: int, reply: Reply) -> int:
-        """Return the version of a record that was stored; look for it if the reply was lost."""
+        reply = await self._commands.change(call, name, "SET", name, content, *options, *condition)
         if reply is LOST:
-            if not _contains(await self._look(call, key), version):
+            if _contains(await self._look(call, record.key), version):
+                self._commands.carried_out(call)
+            else:
                 raise call.error(call.trouble)
-            self._commands.carried_out(call)
+        elif reply is None:
+            raise VersionConflict
         return version
 
     async def replace(self, call: Call, record: Record, before: int, origin: Origin) -> int:
