@@ -2,12 +2,8 @@
 
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 
-from memlite.client import FENCE
 from memlite.protocol import replies
-from memlite.proxy.answers import Answer
-from memlite.proxy.emptying import finish_all, is_memcached
 from memlite.proxy.gutter_requests import keys_of, rewritten, with_keys
 from memlite.proxy.merge import Merger
 from memlite.proxy.node import Node, Receiver
@@ -22,9 +18,7 @@ class Gutter:
     """Serves keys of nodes that are down.
 
     What an earlier outage has left in the gutter would be stale. So each time that a node goes
-    down, the gutter is emptied before it serves that node's keys. A memcached takes up to a second
-    to be empty for good. That is waited for only if the gutter may still have items of an earlier
-    outage: one of that node, or one that ended before this proxy has known the gutter.
+    down, the gutter is emptied before it serves that node's keys.
 
     Args:
         nodes: the nodes of the gutter.
@@ -46,22 +40,18 @@ class Gutter:
         self._ttl = ttl
         self.most = most
         self._ready: dict[Node, _Emptied] = {}
-        self._known = time.monotonic()
-        self._returned: dict[Node, float] = {}
         self.requests = 0
 
     def open(self, away: Node) -> None:
         """Prepare to serve the keys of a node that is down, unless too many are."""
         if away not in self._ready and len(self._ready) < self.most:
-            since = time.monotonic() - self._returned.get(away, self._known)
-            self._ready[away] = emptied = _Emptied(for_good=since <= self._ttl)
+            self._ready[away] = emptied = _Emptied()
             for node in self.nodes:
                 emptied.has(node)
 
     def close(self, back: Node) -> None:
         """Note that a node is up again."""
-        if self._ready.pop(back, None) is not None:
-            self._returned[back] = time.monotonic()
+        self._ready.pop(back, None)
 
     def send(self, away: Node, request: bytes, receiver: Receiver) -> bool:
         """Serve a request for a node that is down.
@@ -107,14 +97,9 @@ class Gutter:
 
 
 class _Emptied:
-    """Which nodes of the gutter were emptied since a node went down.
+    """Which nodes of the gutter were emptied since a node went down."""
 
-    Args:
-        for_good: whether memcacheds must have nothing left that is read in the same second.
-    """
-
-    def __init__(self, *, for_good: bool) -> None:
-        self._for_good = for_good
+    def __init__(self) -> None:
         self._done: set[Node] = set()
         self._asked: set[Node] = set()
 
@@ -122,38 +107,31 @@ class _Emptied:
         """Return whether a node was emptied; if not, it is asked to."""
         if node not in self._done and node not in self._asked:
             self._asked.add(node)
-            node.send(FLUSH + _notes_on(node), Answer(partial(self._flushed, node)))
+            absence = node.returning.absence
+            notes = b"" if absence is None else absence.notes_there()
+            node.send(FLUSH + notes, _Emptying(self, node))
         return node in self._done
 
-    def _flushed(self, node: Node, reply: bytes, _failed: bool) -> None:
-        if reply == replies.OK and self._for_good:
-            node.send(FENCE, Answer(partial(self._found, node), reads=True))
-        else:
-            self._end(node, is_empty=reply == replies.OK)
-
-    def _found(self, node: Node, version: bytes, failed: bool) -> None:
-        if is_memcached(version):
-            finish_all([node], partial(self._finished, node))
-        else:
-            self._end(node, is_empty=not failed)
-
-    def _finished(self, node: Node, reply: bytes) -> None:
-        notes = _notes_on(node)
-        if reply == replies.OK and notes:  # they were removed with the rest
-            node.send(FENCE + notes, Answer(lambda _, failed: self._end(node, is_empty=not failed)))
-        else:
-            self._end(node, is_empty=reply == replies.OK)
-
-    def _end(self, node: Node, *, is_empty: bool) -> None:
+    def answered(self, node: Node, reply: bytes) -> None:
         self._asked.discard(node)
-        if is_empty:
+        if reply == replies.OK:
             self._done.add(node)
 
 
-def _notes_on(node: Node) -> bytes:
-    """Return requests, without replies, for the notes that a node of the gutter has."""
-    absence = node.returning.absence
-    return b"" if absence is None else absence.notes_there()
+class _Emptying:
+    """Receives the reply of a node that was asked to forget its items."""
+
+    reads = False
+
+    def __init__(self, emptied: _Emptied, node: Node) -> None:
+        self._emptied = emptied
+        self._node = node
+
+    def answer(self, reply: bytes) -> None:
+        self._emptied.answered(self._node, reply)
+
+    def fail(self, error: bytes) -> None:
+        self._emptied.answered(self._node, error)
 
 
 def _ask_several(request: bytes, owned: list[tuple[bytes, Node]], receiver: Receiver) -> None:

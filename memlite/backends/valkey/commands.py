@@ -1,6 +1,7 @@
 """Commands to the store, with bounded concurrency, redirections and further attempts."""
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter_ns
@@ -20,7 +21,7 @@ from redis.exceptions import (
 from redis.exceptions import OutOfMemoryError as StoreFullError
 
 from memlite.backends.remote.call import Call, Turns
-from memlite.backends.valkey.exchange import Arguments, Reply
+from memlite.backends.valkey.exchange import Arguments, Command, Late, Reply
 from memlite.backends.valkey.node import LostError, Node, NotSentError
 from memlite.backends.valkey.scripts import Script
 from memlite.backends.valkey.topology import Topology
@@ -35,6 +36,7 @@ _MAX_TEXT = 200
 _REDIRECTIONS = 5
 # Replies that mean that nothing was done, and that another attempt may succeed.
 _AGAIN = (ClusterDownError, MasterDownError, ReadOnlyError, TryAgainError)
+_MET_BY_SCRIPT = re.compile(r"^Error running script .*@user_script: ?\d+: -(.+)")
 _AGAIN_WORDS = ("BUSY", "NOREPLICAS", "LOADING")
 
 
@@ -105,8 +107,13 @@ class Commands:
         finally:
             self.turns.give_back()
 
-    async def change(self, call: Call, name: bytes, *arguments: bytes | str | int) -> Reply:
+    async def change(self, call: Call, name: bytes, command: Command) -> Reply:
         """Send a command that changes something, and repeat it only if it was not carried out.
+
+        Args:
+            call: the operation it belongs to.
+            name: the key that decides where it is sent.
+            command: the command, the key among its arguments.
 
         Returns:
             The reply, or `LOST`; the call is uncertain then.
@@ -119,7 +126,7 @@ class Commands:
         if not self.turns.take_free():
             await self.turns.take(call)
         try:
-            reply = await self._attempt(call, name, arguments, change=True)
+            reply = await self._attempt(call, name, command, change=True)
         finally:
             self.turns.give_back()
         if reply is LOST:
@@ -192,7 +199,7 @@ class Commands:
         self,
         call: Call,
         name: bytes,
-        arguments: Arguments,
+        command: Command,
         *,
         change: bool = False,
         begun: Reply | None = None,
@@ -204,7 +211,7 @@ class Commands:
         while True:
             try:
                 if begun is None:
-                    reply = await self._sent(call, node, arguments, asking, change)
+                    reply = await self._sent(call, node, command, asking, change)
                 elif isinstance(begun, NotSentError | LostError):
                     raise begun
                 else:
@@ -220,6 +227,7 @@ class Commands:
                 return LOST
             if not isinstance(reply, Exception) or isinstance(reply, NoScriptError):
                 return reply
+            reply = _met_by_script(reply)
             asking, begun = False, None
             if isinstance(reply, AskError) and redirections < _REDIRECTIONS:
                 redirections += 1
@@ -235,7 +243,7 @@ class Commands:
             node = self._topology.node_of(name)
 
     def _sent(
-        self, call: Call, node: Node | None, arguments: Arguments, asking: bool, change: bool
+        self, call: Call, node: Node | None, command: Command, asking: bool, change: bool
     ) -> Awaitable[Reply]:
         """Send a command once, and return what to await for its reply; see `Node.send`."""
         self.counts["commands"] += 1
@@ -245,10 +253,13 @@ class Commands:
         if breaker.is_open and not breaker.lets_through():
             self._topology.suspect()
             raise call.error("unavailable")
-        reply = node.send(arguments, asking, change)
-        return reply if self.record is None else self._timed(str(arguments[0]).lower(), reply)
+        reply = node.send(command, asking, change)
+        if self.record is None:
+            return reply
+        operation = command.name if isinstance(command, Late) else str(command[0]).lower()
+        return self._timed(operation, reply)
 
-    async def _timed(self, command: str, reply: Awaitable[Reply]) -> Reply:
+    async def _timed(self, operation: str, reply: Awaitable[Reply]) -> Reply:
         assert self.record is not None  # noqa: S101 - otherwise nobody wants to know
         began = perf_counter_ns()
         outcome = "failed"
@@ -257,7 +268,7 @@ class Commands:
             outcome = "ok"
             return found
         finally:
-            self.record(command, outcome, perf_counter_ns() - began)
+            self.record(operation, outcome, perf_counter_ns() - began)
 
     def _note_failure(self) -> None:
         self.counts["failures"] += 1
@@ -304,6 +315,16 @@ def _resolved(reply: Reply) -> "asyncio.Future[Reply]":
     future = asyncio.get_running_loop().create_future()
     future.set_result(reply)
     return future
+
+
+def _met_by_script(error: Exception) -> Exception:
+    """Return what a script has met, which servers before 7.0 put into an error of their own."""
+    found = _MET_BY_SCRIPT.search(str(error)) if isinstance(error, ResponseError) else None
+    if found is None:
+        return error
+    word, _, rest = found[1].partition(" ")
+    kind = {"OOM": StoreFullError, "READONLY": ReadOnlyError}.get(word)
+    return ResponseError(found[1]) if kind is None else kind(rest)
 
 
 def _text(error: Exception) -> str:

@@ -5,7 +5,8 @@ half of the processor time of a pipeline. Here hiredis, which redis-py uses too,
 without them; only for a reply that has not arrived yet there is something to await.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from hiredis import pack_command
 from redis.asyncio.connection import Connection
@@ -13,9 +14,26 @@ from redis.exceptions import ConnectionError as NoConnectionError
 
 from memlite.backends.valkey.library import NOT_ENOUGH_DATA, parser_of
 
-__all__ = ["MISSING", "Arguments", "Replies", "Reply", "send"]
+__all__ = ["MISSING", "Arguments", "Command", "Late", "Replies", "Reply", "send"]
 
 Arguments = tuple[bytes | str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """A command that depends on the moment at which it is sent.
+
+    Attributes:
+        name: what it is called in metrics.
+        made: returns its arguments.
+    """
+
+    name: str
+    made: Callable[[], Arguments]
+
+
+Command = Arguments | Late
+
 Reply = object
 """What a command returned; a `ResponseError` if the server refused it."""
 

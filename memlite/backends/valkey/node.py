@@ -19,7 +19,15 @@ from redis.exceptions import RedisError, ResponseError
 
 from memlite.backends.remote.breaker import Breaker
 from memlite.backends.remote.call import TimeLimits
-from memlite.backends.valkey.exchange import MISSING, Arguments, Replies, Reply, send
+from memlite.backends.valkey.exchange import (
+    MISSING,
+    Arguments,
+    Command,
+    Late,
+    Replies,
+    Reply,
+    send,
+)
 from memlite.core.errors import UnconfirmedError
 
 __all__ = [
@@ -58,7 +66,7 @@ class Promise(Protocol):
 
 
 # A command, what takes its reply, and whether to announce it by ASKING.
-_Request = tuple[Arguments, Promise, bool]
+_Request = tuple[Command, Promise, bool]
 
 
 class NotSentError(Exception):
@@ -161,12 +169,12 @@ class Node:
         self._closed = False
 
     def send(
-        self, arguments: Arguments, asking: bool = False, change: bool = False
+        self, command: Command, asking: bool = False, change: bool = False
     ) -> asyncio.Future[Reply]:
         """Send a command.
 
         Args:
-            arguments: the command's.
+            command: the command.
             asking: whether to announce it by ASKING, as a redirection told to.
             change: whether it changes something, which replicas may have to confirm.
 
@@ -175,18 +183,18 @@ class Node:
             the latest after the time limits of the batches before this one and of its own.
         """
         reply = self._loop.create_future()
-        self.send_for(reply, arguments, asking, change)
+        self.send_for(reply, command, asking, change)
         return reply
 
     def send_for(
-        self, promise: Promise, arguments: Arguments, asking: bool = False, change: bool = False
+        self, promise: Promise, command: Command, asking: bool = False, change: bool = False
     ) -> None:
         """Send a command for something that takes the reply; see `send`."""
         if self._closed:  # another server has taken over since the caller looked
             promise.set_exception(NotSentError("it is not used any more"))
             return
         queue = self._changes if change else self._reads
-        queue.waiting.append((arguments, promise, asking))
+        queue.waiting.append((command, promise, asking))
         lanes = len(queue.lanes)
         if not lanes or (lanes < _CONNECTIONS and len(queue.waiting) >= _ANOTHER_FROM * lanes):
             self._open_lane(queue)
@@ -299,10 +307,10 @@ class Node:
         confirmation: Confirmation | None,
     ) -> None:
         commands: list[Arguments] = []
-        for arguments, _, asking in batch:
+        for command, _, asking in batch:
             if asking:
                 commands.append(("ASKING",))
-            commands.append(arguments)
+            commands.append(command.made() if isinstance(command, Late) else command)
         if confirmation:
             commands.append(confirmation.arguments)
         await send(connection, commands)

@@ -16,6 +16,7 @@ from memlite.backends.remote.call import Call
 from memlite.backends.remote.epoch import Epoch
 from memlite.backends.valkey.codec import VERSION_AT, Origin, encode, versions_in
 from memlite.backends.valkey.commands import LOST, Commands
+from memlite.backends.valkey.exchange import Arguments, Late
 from memlite.backends.valkey.items import Items
 from memlite.backends.valkey.scripts import REPLACE
 from memlite.core.errors import VersionConflict
@@ -56,10 +57,16 @@ class Writer:
         """
         version = self._items.new_version()
         name = self._items.name_of(record.key)
-        content = encode(record, version, self._epoch.now())
-        expiry = self._items.lifetime(record)
-        options: tuple[str | int, ...] = ("PX", *expiry) if expiry else ()
-        reply = await self._commands.change(call, name, "SET", name, content, *options, *condition)
+
+        def made() -> Arguments:
+            # As late as possible: a set of the epoch before that reaches the store after another
+            # one of the epoch after a flush would hide it.
+            expiry = self._items.lifetime(record)
+            options: tuple[str | int, ...] = ("PX", *expiry) if expiry else ()
+            content = encode(record, version, self._epoch.now())
+            return ("SET", name, content, *options, *condition)
+
+        reply = await self._commands.change(call, name, Late("set", made))
         if reply is LOST:
             if _contains(await self._look(call, record.key), version):
                 self._commands.carried_out(call)
@@ -138,7 +145,7 @@ class Writer:
     async def delete(self, call: Call, key: bytes) -> None:
         """Remove whatever there is."""
         name = self._items.name_of(key)
-        if await self._commands.change(call, name, "DEL", name) is LOST:
+        if await self._commands.change(call, name, ("DEL", name)) is LOST:
             raise call.error(call.trouble)
 
     async def _look(self, call: Call, key: bytes) -> Record | None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -146,32 +145,3 @@ def test_a_gutter_that_is_down_gives_the_error_of_the_node(started: Started) -> 
         reply = wire.ask(b"get %b\r\n" % started.keys[0])
         assert reply.startswith(b"SERVER_ERROR node 127.0.0.1:%d: down: " % node.port)
         assert node_stat(started.front, started.gutter[0], "state", kind="gutter") == "down"
-
-
-@pytest.mark.parametrize(("ttl", "flushes"), [(TTL, 2), (1, 1)])
-def test_a_memcached_of_the_gutter_is_emptied_for_good_if_it_may_have_old_items(
-    tmp_path: Path, ttl: int, flushes: int
-) -> None:
-    """Its `flush_all` alone can keep what is read in that second; `flush_all 1` follows then."""
-    path = tmp_path / "cluster.toml"
-    with contextlib.ExitStack() as stack:
-        node = stack.enter_context(running("memlite"))
-        gutter = stack.enter_context(running("memcached"))
-        path.write_text(
-            f'[[nodes]]\naddress = "127.0.0.1:{node.port}"\n'
-            f'[gutter]\nnodes = ["127.0.0.1:{gutter.port}"]\nttl = {ttl}\n'
-        )
-        front = stack.enter_context(proxy(path, "--deadline", "0.3"))
-        for one, kind in ((node, "node"), (gutter, "gutter")):
-            assert wait_until(lambda: node_stat(front, one, "state", kind=kind) == "up")  # noqa: B023
-        time.sleep(1.1)  # older items of a gutter whose items live for a second are gone
-        before = int(gutter.stats()["cmd_flush"])
-        node.pause()
-        stack.callback(node.process.send_signal, signal.SIGCONT)
-        with front.connect() as wire:
-            assert wait_until(lambda: wire.ask(b"mg k\r\n") == b"EN\r\n")
-            assert int(gutter.stats()["cmd_flush"]) == before + flushes
-            assert wire.ask(b"set k 0 0 1\r\n1\r\n") == b"STORED\r\n"
-            assert wire.ask(b"mg k v\r\n") == b"VA 1\r\n"
-            assert wire.line() == b"1\r\n"
-            assert int(gutter.stats()["curr_items"]) > 1  # and a note that the node is away

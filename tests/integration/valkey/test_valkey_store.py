@@ -1,5 +1,6 @@
 """What is in the store, and what is sent to it."""
 
+import asyncio
 import contextlib
 import time
 
@@ -8,6 +9,7 @@ import pytest
 pytest.importorskip("redis", reason="needs memlite-cache[valkey]")
 
 from memlite.backends import Record
+from memlite.backends.base import ANY
 from memlite.backends.registry import Context, parse_url
 from memlite.backends.valkey import make
 from memlite.core.errors import OutOfMemoryError, StorageError, VersionConflict
@@ -66,6 +68,19 @@ async def test_the_store_expires_items(server):
         assert await eventually(lambda: server.ask("EXISTS", "p:short") == b":0\r\n")
 
 
+async def test_a_set_has_the_epoch_of_the_moment_at_which_it_is_sent(server):
+    """Otherwise one that waits during a flush would hide what another client sets after it."""
+    async with opened(server, "late") as backend:
+        await backend.put(Record(b"k", b"1"))
+        setting = asyncio.ensure_future(backend.put(Record(b"k", b"2")))
+        await asyncio.sleep(0)  # it waits for the connection now
+        assert not setting.done()
+        assert backend._epoch.now(7) == 7  # as another process of the server has told
+        await setting
+        assert server.ask("GET", "late:k").split()[6] == b"7"
+        assert (await backend.get(b"k")).expires == 0
+
+
 async def test_the_script_is_sent_again_to_a_server_that_forgot_it(server):
     async with opened(server) as backend:
         await backend.put(Record(b"k", b"1"))
@@ -117,7 +132,7 @@ async def test_a_full_store(server):
         found = await backend.get(b"k")
         server.ask("CONFIG", "SET", "maxmemory", 1)
         try:
-            for replacing in (found, None):
+            for replacing in (found, None, ANY):
                 with pytest.raises(OutOfMemoryError):
                     await backend.put(Record(b"k", b"2"), replacing)
         finally:
