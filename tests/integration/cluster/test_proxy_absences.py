@@ -28,7 +28,9 @@ class Line:
         self.port = self._listener.getsockname()[1]
         self._whole = True
         self._ends: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._passing: list[threading.Thread] = []
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -40,7 +42,10 @@ class Line:
                 far = socket.create_connection(("127.0.0.1", self._node.port))
                 self._ends += [near, far]
                 for ends in ((near, far), (far, near)):
-                    threading.Thread(target=self._pass, args=ends, daemon=True).start()
+                    self._passing.append(
+                        threading.Thread(target=self._pass, args=ends, daemon=True)
+                    )
+                    self._passing[-1].start()
 
     def _pass(self, source: socket.socket, destination: socket.socket) -> None:
         with contextlib.suppress(OSError):
@@ -60,8 +65,15 @@ class Line:
         self._whole = True
 
     def close(self) -> None:
-        self.cut()
+        # This wakes the thread that accepts; closing the socket alone would not.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._accepting.join()
         self._listener.close()
+        self.cut()
+        for thread in self._passing:
+            thread.join()
+        for end in self._ends:
+            end.close()
 
 
 class Nodes:
