@@ -26,7 +26,8 @@ environment() {
         fi
     fi
     echo "Installing into .venv (once) ..." >&2
-    if ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    # One without pip is what is left if its creation failed or was interrupted.
+    if ! .venv/bin/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
         rm -rf .venv
         if ! virtual_environment .venv; then
             echo "This Python cannot create virtual environments; on Debian: apt install python3-venv" >&2

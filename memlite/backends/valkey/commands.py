@@ -36,8 +36,8 @@ _MAX_TEXT = 200
 _REDIRECTIONS = 5
 # Replies that mean that nothing was done, and that another attempt may succeed.
 _AGAIN = (ClusterDownError, MasterDownError, ReadOnlyError, TryAgainError)
-_MET_BY_SCRIPT = re.compile(r"^Error running script .*@user_script: ?\d+: -(.+)")
 _AGAIN_WORDS = ("BUSY", "NOREPLICAS", "LOADING")
+_MET_BY_SCRIPT = re.compile(r"Error running script .*@user_script: ?\d+: -(.+)")
 
 
 class Commands:
@@ -319,7 +319,7 @@ def _resolved(reply: Reply) -> "asyncio.Future[Reply]":
 
 def _met_by_script(error: Exception) -> Exception:
     """Return what a script has met, which servers before 7.0 put into an error of their own."""
-    found = _MET_BY_SCRIPT.search(str(error)) if isinstance(error, ResponseError) else None
+    found = _MET_BY_SCRIPT.match(str(error)) if isinstance(error, ResponseError) else None
     if found is None:
         return error
     word, _, rest = found[1].partition(" ")

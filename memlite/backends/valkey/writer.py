@@ -59,8 +59,8 @@ class Writer:
         name = self._items.name_of(record.key)
 
         def made() -> Arguments:
-            # As late as possible: a set of the epoch before that reaches the store after another
-            # one of the epoch after a flush would hide it.
+            # As late as possible: a set with the old epoch that reaches the store after a flush,
+            # and after another client's set, would hide the latter.
             expiry = self._items.lifetime(record)
             options: tuple[str | int, ...] = ("PX", *expiry) if expiry else ()
             content = encode(record, version, self._epoch.now())

@@ -68,31 +68,20 @@ class ShortCommands(MetaCommands):
         return served
 
     def short_gat(self, words: list[bytes], data: bytes, position: int) -> int:
-        """``gat <exptime> <key>``."""
+        """``gat <exptime> <key>`` and ``gats <exptime> <key>``."""
         if len(words) != 3:
             return 0
-        _, digits, key = words
+        name, digits, key = words
         exptime = small_number(digits)
         # To look for a number among bytes takes a tenth of the time of looking for bytes.
         if exptime is None or _SPACE in key or not 0 < len(key) <= MAX_KEY_LENGTH:
             return 0
         engine = self._engine
         item = engine.retime_plain(key, exptime) or engine.fetch_and_touch(key, exptime)
-        self.out.append(b"END\r\n" if item is None else item.wire)
-        return position
-
-    def short_gats(self, words: list[bytes], data: bytes, position: int) -> int:
-        """``gats <exptime> <key>``."""
-        if len(words) != 3:
-            return 0
-        _, digits, key = words
-        exptime = small_number(digits)
-        if exptime is None or _SPACE in key or not 0 < len(key) <= MAX_KEY_LENGTH:
-            return 0
-        engine = self._engine
-        item = engine.retime_plain(key, exptime) or engine.fetch_and_touch(key, exptime)
         if item is None:
             self.out.append(b"END\r\n")
+        elif name == b"gat":
+            self.out.append(item.wire)
         else:
             self._show_with_unique(item)
         return position
@@ -400,7 +389,7 @@ SHORTCUTS: Final[Shortcuts] = {
     SEVERAL_GETS: ShortCommands.short_lines,
     b"set": ShortCommands.short_set,
     b"gat": ShortCommands.short_gat,
-    b"gats": ShortCommands.short_gats,
+    b"gats": ShortCommands.short_gat,
     b"gets": ShortCommands.short_gets,
     b"add": ShortCommands.short_add,
     b"replace": ShortCommands.short_replace,

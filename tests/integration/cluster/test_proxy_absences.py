@@ -39,8 +39,9 @@ class Line:
                 if not self._whole:
                     near.close()
                     continue
+                self._ends.append(near)
                 far = socket.create_connection(("127.0.0.1", self._node.port))
-                self._ends += [near, far]
+                self._ends.append(far)
                 for ends in ((near, far), (far, near)):
                     self._passing.append(
                         threading.Thread(target=self._pass, args=ends, daemon=True)
