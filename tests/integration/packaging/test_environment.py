@@ -38,11 +38,13 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(checkout: Path, program: str) -> subprocess.CompletedProcess[str]:
+def run(
+    checkout: Path, program: str, python: str = ".venv/bin/python"
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["bash", "-euc", f'. "{ROOT}/scripts/lib/environment.sh"; {program}'],
         cwd=checkout,
-        env={"PATH": "/usr/bin:/bin", "PYTHON": str(checkout / ".venv" / "bin" / "python")},
+        env={"PATH": "/usr/bin:/bin", "PYTHON": str(checkout / python)},
         capture_output=True,
         text=True,
         timeout=60,
@@ -67,3 +69,23 @@ def test_an_environment_for_tests_is_one_for_all_scripts(checkout: Path, name: s
     with (checkout / "pyproject.toml").open("a", encoding="utf-8") as file:
         file.write("# changed\n")
     assert "Installing" in run(checkout, f"environment {name}").stderr
+
+
+def test_an_environment_without_pip_is_made_anew(checkout: Path) -> None:
+    """It is what is left if its creation failed, or was interrupted."""
+    maker = checkout / "python"
+    maker.write_text(
+        STANDIN + '[ "$2" != venv ] || { mkdir -p .venv/bin && cp "$0" .venv/bin/python; }\n'
+    )
+    maker.chmod(0o755)
+    (checkout / ".venv" / "bin" / "python").write_text(
+        '#!/bin/sh\nexpr "$2" : "import pip" && exit 1\nexit 0\n'
+    )
+    (checkout / ".venv" / "left").touch()
+    assert "-m venv .venv" in run(checkout, "environment serve", "python").stdout
+    assert not (checkout / ".venv" / "left").exists()
+
+
+def test_an_environment_that_works_is_kept(checkout: Path) -> None:
+    """`python3` may be another one by now."""
+    assert "-m venv" not in run(checkout, "environment serve").stdout
