@@ -231,6 +231,10 @@ class Absence:
         self._settling = []
         self._owner.look()
 
+    def empty(self, request: bytes, receiver: _Receiver) -> None:
+        """Send the node ``flush_all``; see `Absences.empty`."""
+        self._owner.empty(self.node, request, receiver)
+
     def notes_there(self) -> bytes:
         """Return what puts the notes on the node there once more; see `Absences.again`."""
         return self._owner.again(self.node)
@@ -510,20 +514,40 @@ class Absences:
 
         return restore
 
+    def empty(self, node: _Node, request: bytes, receiver: _Receiver) -> None:
+        """Send a node ``flush_all``, and the notes that were there.
+
+        Args:
+            node: the node.
+            request: the command.
+            receiver: is given its reply.
+        """
+        known = self.again(node)
+        for _, look in self._requests():  # another proxy may have written one that is not known yet
+            node.send(look, Answer(partial(self._found, node, look, known), reads=True))
+        node.send(request + known, receiver)
+
+    def _found(self, node: _Node, look: bytes, known: bytes, reply: bytes, failed: bool) -> None:
+        """Take the notes that were on a node just before it was emptied."""
+        self._looked(node, look, 0.0, reply, failed)
+        again = self.again(node)
+        if again and again != known and not failed:
+            node.send(FENCE + again, Answer(_ignore, reads=True))
+
     def flushed(self, nodes: Iterable[_Node]) -> "list[_Flushed]":
         """Return what to send ``flush_all`` to, for nodes that are to keep their notes."""
         return [_Flushed(self, node) for node in nodes]
 
 
 class _Flushed:
-    """Sends a node ``flush_all``, and the notes that were there."""
+    """Sends a node ``flush_all``; see `Absences.empty`."""
 
     def __init__(self, absences: Absences, node: _Node) -> None:
         self._absences = absences
         self._node = node
 
     def send(self, request: bytes, receiver: _Receiver) -> None:
-        self._node.send(request + self._absences.again(self._node), receiver)
+        self._absences.empty(self._node, request, receiver)
 
 
 def may_skip(absences: Sequence[Absence], then: Callable[[bytes], None]) -> None:

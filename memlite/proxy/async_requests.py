@@ -2,11 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable
+from typing import Protocol
 
 from memlite.core.errors import StorageError
-from memlite.proxy.node import Node
+from memlite.proxy.node import Receiver
 
 __all__ = ["ask"]
+
+
+class _Target(Protocol):
+    def send(self, request: bytes, receiver: Receiver) -> None: ...
 
 
 class _Waiter:
@@ -28,7 +33,7 @@ class _Waiter:
             self.future.set_exception(StorageError(text))
 
 
-def ask(node: Node, request: bytes) -> Awaitable[bytes]:
+def ask(node: _Target, request: bytes) -> Awaitable[bytes]:
     """Send a request, and return what its reply can be awaited from.
 
     Raises:

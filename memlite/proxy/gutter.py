@@ -108,8 +108,8 @@ class _Emptied:
         if node not in self._done and node not in self._asked:
             self._asked.add(node)
             absence = node.returning.absence
-            notes = b"" if absence is None else absence.notes_there()
-            node.send(FLUSH + notes, _Emptying(self, node))
+            send = node.send if absence is None else absence.empty
+            send(FLUSH, _Emptying(self, node))
         return node in self._done
 
     def answered(self, node: Node, reply: bytes) -> None:

@@ -87,6 +87,7 @@ class Moving:
             lambda: current() is self,
             find,
             None if self._copies is None else changes,
+            lambda: changes.absences,
         )
 
     @property

@@ -8,6 +8,7 @@ from typing import Final
 
 from memlite.core.errors import StorageError
 from memlite.protocol import replies
+from memlite.proxy.absences import Absences
 from memlite.proxy.async_requests import ask
 from memlite.proxy.changes import Changes
 from memlite.proxy.emptying import finish_flush
@@ -34,6 +35,7 @@ class MovingFlush:
         valid: returns whether these are still the nodes.
         find: returns what has a key when a request has waited.
         changes: those in progress of keys that have copies; None if none has.
+        absences: returns the notes on the nodes, or None if there are none.
 
     Attributes:
         find: as above.
@@ -51,6 +53,7 @@ class MovingFlush:
         valid: Callable[[], bool],
         find: Callable[[bytes], Target],
         changes: Changes | None = None,
+        absences: Callable[[], Absences | None] = lambda: None,
     ) -> None:
         self._nodes = nodes
         self._scheduler = scheduler
@@ -60,6 +63,7 @@ class MovingFlush:
         self._valid = valid
         self.find = find
         self._changes = changes
+        self._absences = absences
         self._waiting: deque[Callable[[], None]] = deque()
         self._behind: dict[Target, Behind] = {}
         self.in_progress = False
@@ -94,17 +98,21 @@ class MovingFlush:
     async def _flush(
         self, request: bytes, receiver: Receiver, before: Sequence[Awaitable[None]]
     ) -> None:
-        changes = self._changes
+        changes, absences = self._changes, self._absences()
         if changes is not None:
             await self._until_unchanged(changes)
         for other in before:
             await other
         reply = replies.OK if self._valid() else TOO_LATE
+        targets = self._nodes if absences is None else absences.flushed(self._nodes)
         for _ in range(_PASSES):
             if reply == replies.OK:
-                reply = await self._all([ask(node, request) for node in self._nodes])
+                reply = await self._all([ask(target, request) for target in targets])
         if reply == replies.OK:
+            restore = None if absences is None else absences.kept(self._nodes)
             reply = await self._all([finish_flush(partial(ask, node)) for node in self._nodes])
+            if restore is not None:
+                restore()
         if reply.startswith(b"SERVER_ERROR "):
             receiver.fail(reply)
         else:

@@ -11,6 +11,8 @@ from tests.support.servers import RunningServer, Wire, running
 from tests.support.waiting import wait_until
 
 WORKERS = 2
+VALUE = bytes(50_000)
+"""A value that takes longer to store than the least that ``--slow-log`` can tell, which is 1 us."""
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def sets(stats: dict[str, str]) -> list[str]:
 
 
 def store(wire: Wire, key: bytes) -> None:
-    assert wire.ask(b"set %b 0 0 1\r\nx\r\n" % key) == b"STORED\r\n"
+    assert wire.ask(b"set %b 0 0 %d\r\n%b\r\n" % (key, len(VALUE), VALUE)) == b"STORED\r\n"
 
 
 def test_slow_commands_of_all_workers_are_listed_in_their_order(wires: list[Wire]) -> None:

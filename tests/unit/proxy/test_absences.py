@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from memlite.client import FENCE
 from memlite.proxy.absences import FRESH, Absence, Absences, may_skip
 from memlite.proxy.changes import Change, Changes
 from memlite.proxy.link import NodeLostError
@@ -37,6 +38,10 @@ class Server:
             if rest:
                 self.execute(rest)
             return b"OK\r\n"
+        if words + b"\r\n" == FENCE:
+            if rest:
+                self.execute(rest)
+            return b"VERSION 1.6.18\r\n"
         value, _, rest = rest.partition(b"\r\n")
         self.unique += 1
         if name == b"set" or (name == b"add" and keys[0] not in self.items):
@@ -422,12 +427,15 @@ def test_a_holder_that_is_down_does_not_make_a_note_forgotten() -> None:
     assert other.prepare()
 
 
-def test_a_flush_keeps_the_notes() -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_a_flush_keeps_the_notes(known: bool) -> None:
+    """Also of a proxy that had not read them yet."""
     world = World()
     world.first.nodes[0].lose()
     world.first.skips()
     world.first.step()
-    world.second.tick()
+    if known:
+        world.second.tick()
 
     class Nobody:
         reads = False
@@ -437,7 +445,7 @@ def test_a_flush_keeps_the_notes() -> None:
 
         fail = answer
 
-    for proxy in (world.first, world.second):
+    for proxy in (world.second, world.first):
         before = [dict(server.items) for server in world.servers]
         for target in proxy.absences.flushed(proxy.nodes[1:]):
             cast("Any", target).send(b"flush_all\r\n", Nobody())
