@@ -11,7 +11,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from memlite.config.parsers import nanoseconds
 from memlite.core.errors import ConfigError, StartError
@@ -228,14 +228,15 @@ class Trace:
         self._file.close()
 
     def _lines(self, rows: list[Row] | list[Traced]) -> bytes:
-        made = [one for one in rows if isinstance(one, tuple)]
-        return _lines(made) + b"".join(
-            [self._line(one) for one in rows if not isinstance(one, tuple)]
-        )
+        if not rows or isinstance(rows[0], tuple):
+            return _lines(cast("list[Row]", rows))
+        if self._names:
+            return b"".join(map(self._line, rows))
+        offset = self._offset
+        return b"".join([one.line(offset) or self._line(one) for one in rows])
 
     def _line(self, traced: Traced) -> bytes:
-        line = None if self._names else traced.line(self._offset)
-        return line or _lines([row_of_traced(traced, self._offset, names=self._names)])
+        return _lines([row_of_traced(traced, self._offset, names=self._names)])
 
 
 class _File:

@@ -216,10 +216,12 @@ static PyObject *traced_line(Traced *self, PyObject *argument) {
         || epoch < 0) Py_RETURN_NONE;
     long long arrival = (self->arrival + offset) / 1000;
     end = write_number(end, client);
+    const char *written = end;
     end = write_number(end, arrival);
+    int digits = (int)(end - written - 1);
     end = write_text(end, "0", 1);
-    end = write_number(end, arrival);
-    end = write_number(end, arrival);
+    end = write_text(end, written, digits);
+    end = write_text(end, written, digits);
     end = self->sent ? write_number(end, (self->sent + offset) / 1000) : write_text(end, "", 0);
     end = write_number(end, (self->received + offset) / 1000);
     end = write_number(end, (self->replied + offset) / 1000);
