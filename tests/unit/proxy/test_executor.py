@@ -125,4 +125,10 @@ def test_what_is_taken_are_whole_requests(data: bytes) -> None:
     loop.close()
     assert data[:taken][-2:] in (b"", b"\r\n")
     if not cluster.multigets:  # which are not sent as they came
-        assert sorted(sent.splitlines()) == sorted(data[:taken].splitlines())
+        whole = [line for line in data[:taken].split(b"\r\n") if not _has_odd_key(line)]
+        assert sorted(sent.split(b"\r\n")) == sorted(whole)
+
+
+def _has_odd_key(line: bytes) -> bool:
+    """Return whether a request is answered without a node, as its key has a null byte."""
+    return any(b"\0" in key for key in line.split(b" ")[1:])
