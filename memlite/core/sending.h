@@ -3,12 +3,25 @@
 What is included before this is Python.h. */
 
 #include <sys/socket.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #ifndef MSG_NOSIGNAL
 #define MSG_NOSIGNAL 0  /* Python ignores the signal */
 #endif
 
 #define MOST_AT_ONCE ((Py_ssize_t)16 * 1024)  /* bytes that are sent so; more are the transport's, without a copy */
+
+/* `send`, which glibc makes a point of cancellation as soon as there is a second thread, by two locked instructions. */
+static ssize_t send_uncancelled(int fd, const char *at, Py_ssize_t size) {
+#ifdef SYS_sendto
+    return syscall(SYS_sendto, fd, at, (size_t)size, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, (socklen_t)0);
+#else
+    return send(fd, at, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+#endif
+}
 
 /* Sends `size` bytes to a transport's socket, unless the transport itself still has some to send, as its method `unsent`
 tells. Returns how many were sent, or -1 with an error of Python. An error of the socket counts as none sent: the transport
@@ -18,6 +31,6 @@ static Py_ssize_t send_now(int fd, PyObject *transport, PyObject *unsent, const 
     int waits = waiting ? PyObject_IsTrue(waiting) : -1;
     Py_XDECREF(waiting);
     if (waits) return waits < 0 ? -1 : 0;
-    ssize_t sent = send(fd, at, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t sent = send_uncancelled(fd, at, size);
     return sent < 0 ? 0 : sent;
 }
