@@ -35,6 +35,7 @@ __all__ = [
     "resident",
     "running",
     "running_at",
+    "thread_nanoseconds",
     "two_cores",
 ]
 
@@ -204,14 +205,26 @@ def listens(port: int) -> bool:
 def cpu_seconds(pid: int) -> CpuSeconds:
     """Return the processor time that a process has used.
 
-    The sum is exact to a tick (usually 10 ms); the kernel may only have sampled how it divides into
-    user and system time.
+    The sum is in nanoseconds, or to a tick (usually 10 ms) if a thread has ended; the kernel may
+    only have sampled how it divides into user and system time.
     """
     stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     # The second field, the name, may contain spaces; utime and stime are fields 14 and 15.
     fields = stat.rpartition(")")[2].split()
-    tick = os.sysconf("SC_CLK_TCK")
-    return CpuSeconds(int(fields[11]) / tick, int(fields[12]) / tick)
+    tick = 1 / os.sysconf("SC_CLK_TCK")
+    user, system = int(fields[11]) * tick, int(fields[12]) * tick
+    exact = sum(thread_nanoseconds(pid).values()) / 1e9
+    scale = exact / (user + system) if exact > user + system - tick and user + system else 1
+    return CpuSeconds(user * scale, system * scale)
+
+
+def thread_nanoseconds(pid: int) -> dict[int, int]:
+    """Return the nanoseconds that each thread of a process has run, by thread ID."""
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            found[int(task.name)] = int((task / "schedstat").read_text("ascii").split()[0])
+    return found
 
 
 def resident(pid: int) -> int:

@@ -6,11 +6,18 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from harness.contestants import Contestant, in_turn
-from harness.processes import BenchError, Running, children, load, pinned, progress
+from harness.processes import (
+    BenchError,
+    Running,
+    children,
+    load,
+    pinned,
+    progress,
+    thread_nanoseconds,
+)
 from harness.scenarios import Scenario, Setting
 
 __all__ = ["LOADS", "Load", "Party", "Sample", "compare_threads", "connected", "times"]
@@ -222,14 +229,5 @@ def times(pid: int) -> dict[int, int]:
     """
     workers = children(pid)
     if not workers:
-        return {task: _time(pid, task) for task in _tasks(pid)}
-    return {one: sum(_time(one, task) for task in _tasks(one)) for one in [pid, *workers]}
-
-
-def _tasks(pid: int) -> list[int]:
-    return [int(one.name) for one in Path(f"/proc/{pid}/task").iterdir()]
-
-
-def _time(pid: int, task: int) -> int:
-    """Return the nanoseconds that a thread has run."""
-    return int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text("ascii").split()[0])
+        return thread_nanoseconds(pid)
+    return {one: sum(thread_nanoseconds(one).values()) for one in [pid, *workers]}
