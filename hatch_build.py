@@ -1,14 +1,14 @@
 """Build hook of the wheel: with ``MEMLITE_COMPILED=1``, some modules are compiled by mypyc.
 
-pyproject.toml lists these modules. Those in C are compiled with them and, if there is a compiler,
-for an editable installation. Without the variable a wheel needs neither a compiler nor mypy, and
-their counterparts in Python serve.
+pyproject.toml lists these modules. The modules in C are compiled with them and, if there is a
+compiler, for an editable installation. Without the variable, building a wheel needs neither a
+compiler nor mypy, and the Python counterparts are used.
 
     python hatch_build.py       # compiles the modules in C, in the checkout
 
-``MEMLITE_COMPILED_OPTIMIZATION`` is the level, 0 to 3, at which the C compiler optimizes; without
-it, that in pyproject.toml for what mypyc makes, and 2 for what is in C. At a low one the compiler
-takes half as long.
+``MEMLITE_COMPILED_OPTIMIZATION`` is the optimization level of the C compiler, 0 to 3. It defaults
+to the level in pyproject.toml for the output of mypyc, and to 2 for the modules in C. At a low
+level the compiler takes half as long.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if version == "editable":
             self.app.display_warning(f"{_VARIABLE}: an editable installation stays pure Python")
             return
-        # Imported here: only a compiled build depends on it.
+        # Imported here because only a compiled build depends on it.
         from hatch_mypyc.plugin import MypycBuildHook  # type: ignore[import-untyped]
 
         self._mypyc = MypycBuildHook(
@@ -78,7 +78,7 @@ class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         root = Path(self.root)
         there = [module for module in extensions_in(root) if module.exists()]
         try:
-            # First what takes seconds: mypy takes longer to look at the sources.
+            # First, as this takes only seconds: mypy takes longer just to check the sources.
             for module in compile_extensions(root):
                 build_data["artifacts"].append(f"/{module.relative_to(root)}")
             with _without_slow_warning():
@@ -103,7 +103,7 @@ class CompiledBuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
 @contextlib.contextmanager
 def _without_slow_warning() -> Iterator[None]:
-    """Turn off gcc's -Wmisleading-indentation, a part of -Wall, in what is compiled meanwhile.
+    """Turn off gcc's -Wmisleading-indentation, a part of -Wall, for compilations in the context.
 
     On the 44 MB of C that mypyc writes, this warning takes 70 of 110 seconds.
     """
@@ -119,13 +119,13 @@ def _without_slow_warning() -> Iterator[None]:
 
 
 def extensions_in(root: Path) -> list[Path]:
-    """Return the extension modules that the sources in C are compiled to."""
+    """Return the extension modules built from the sources in C."""
     suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
     return [root / source.with_suffix(suffix) for source in _IN_C]
 
 
 def compile_extensions(root: Path) -> list[Path]:
-    """Compile each source in C to an extension module next to it; return those.
+    """Compile each source in C to an extension module next to it; return these modules.
 
     Raises:
         OSError: there is no compiler, or it failed.
@@ -161,7 +161,7 @@ def _is_wanted() -> bool:
 
 
 def _optimization() -> dict[str, str]:
-    """Return the option of mypyc that the variable sets, if it is set."""
+    """Return mypyc's option for the optimization variable, if that is set."""
     value = os.environ.get(_OPTIMIZATION, "")
     if value not in ("", "0", "1", "2", "3"):
         raise ValueError(f"{_OPTIMIZATION} must be 0, 1, 2 or 3, not {value!r}")

@@ -11,7 +11,7 @@ __all__ = ["__version__", "serve"]
 
 
 def __getattr__(name: str) -> object:
-    # On demand: importing the package must not import a server.
+    # On demand: importing the package must not import the server.
     if name == "serve":
         from memlite.server.embedding import serve
 

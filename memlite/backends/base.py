@@ -39,24 +39,24 @@ class Sentinel(enum.Enum):
 
 Anything = Literal[Sentinel.ANY]
 ANY: Final = Sentinel.ANY
-"""For `replacing`: whatever is there, if anything."""
+"""For `replacing`: any current state, even none."""
 
 Unknown = Literal[Sentinel.UNKNOWN]
 UNKNOWN: Final = Sentinel.UNKNOWN
-"""From `Backend.peek` and its relatives: the store has to be asked."""
+"""From `Backend.peek` and related methods: the store has to be asked."""
 
 
 class Reader(Protocol):
-    """Takes the outcome of a read that was begun; one of these is called, once, and raises nothing.
+    """Receives the outcome of a begun read: one of the methods is called once, and raises nothing.
 
     See `Backend.begin_get`.
     """
 
     def found(self, record: Record | None) -> None:
-        """Take what `Backend.get_cached` would have returned."""
+        """Receive the result of `Backend.get_cached`."""
 
     def unfinished(self, rest: Coroutine[Any, Any, Record | None]) -> None:
-        """Have the rest of the read awaited, which `Backend.get_cached` would have gone on with."""
+        """Receive the unfinished rest of a `Backend.get_cached`, which has to be awaited."""
 
 
 class Backend(ABC):
@@ -80,7 +80,7 @@ class Backend(ABC):
         ordered: whether the greater of two versions of a key is always the newer one.
         peeks: whether the backend can answer some reads without waiting. If not, set this to False,
             and `peek` and its relatives need not be called.
-        begins: whether `begin_get` may begin something.
+        begins: whether `begin_get` ever begins a read.
         table: the `memlite.memory.ItemTable` in which the backend keeps items, for statistics and
             for ``cache_memlimit``; None if it keeps none in memory.
     """
@@ -91,11 +91,11 @@ class Backend(ABC):
     table: ItemTable | None = None
 
     def watch(self, changed: Callable[[bytes | None], None]) -> None:  # noqa: B027 - optional
-        """Let the backend tell of changes by other servers; called before `open`.
+        """Make the backend report changes by other servers; called before `open`.
 
         Args:
-            changed: to be called with a key soon after its record has changed, and with None if
-                any may have. It may be called for the changes of this server, too.
+            changed: to be called with a key soon after its record has changed, and with None if any
+                record may have changed. It may be called for this server's own changes, too.
         """
 
     async def open(self) -> None:  # noqa: B027 - optional
@@ -167,15 +167,16 @@ class Backend(ABC):
     # Faster reads, for backends that can answer without waiting or from a cache
 
     def peek(self, key: bytes) -> Record | Unknown | None:
-        """Return what `get` would return if that is known without waiting, else `UNKNOWN`."""
+        """Return the result of `get` if it is known without waiting, else `UNKNOWN`."""
         return UNKNOWN
 
     def unsettled(self, keys: Iterable[bytes]) -> Awaitable[object] | None:
-        """Return what to await before a client may see what `peek` or `get` returned for `keys`.
+        """Return an awaitable that is done once the states of `keys` shown so far are written.
 
         A store may show changes that are still being written, so that later changes can build on
-        them at once. The awaitable raises StorageError if those changes could not be written. None
-        if there is nothing to wait for.
+        them at once. Clients may see the results of `peek` and `get` only once the awaitable is
+        done; it raises StorageError if those changes could not be written. None if there is nothing
+        to wait for.
         """
         return None
 
@@ -187,15 +188,15 @@ class Backend(ABC):
         return await self.get(key)
 
     def peek_cached(self, key: bytes) -> Record | Unknown | None:
-        """Return what `get_cached` would return if that is known without waiting."""
+        """Return the result of `get_cached` if it is known without waiting, else `UNKNOWN`."""
         return self.peek(key)
 
     def begin_get(self, key: bytes, reader: Reader) -> bool:
-        """Begin to do what `get_cached` does, if that takes neither a task nor a future.
+        """Begin a `get_cached`, if that needs neither a task nor a future.
 
         Args:
             key: the key.
-            reader: is told of the outcome, possibly before this returns.
+            reader: receives the outcome, possibly before this method returns.
 
         Returns:
             Whether it was begun. If not, nothing was done.
@@ -203,14 +204,14 @@ class Backend(ABC):
         return False
 
     async def get_many(self, keys: Sequence[bytes]) -> list[Record | None]:
-        """Return what `get_cached` returns for each key; the requests run concurrently."""
+        """Return the result of `get_cached` for each key; the requests run concurrently."""
         return list(await asyncio.gather(*map(self.get_cached, keys)))
 
-    # Optional capability: a backend that keeps items in an `ItemTable` takes and returns those
+    # Optional capability: a backend that keeps items in an `ItemTable` takes and returns the items
     # themselves. A get is then answered with the stored reply, and uses are noted in the item.
 
     def peek_item(self, line: bytes) -> Item | Record | Unknown | None:
-        r"""Return what `peek` does, but the item itself if it is in memory.
+        r"""Return the result of `peek`, but the item itself if it is in memory.
 
         Args:
             line: ``get <key>\r\n``, by which tables index items.
@@ -218,7 +219,7 @@ class Backend(ABC):
         return self.peek(key_of(line))
 
     def peek_cached_item(self, line: bytes) -> Item | Record | Unknown | None:
-        """Return what `peek_cached` does, but the item itself if it is in memory."""
+        """Return the result of `peek_cached`, but the item itself if it is in memory."""
         return self.peek_cached(key_of(line))
 
     def put_item(
@@ -226,8 +227,8 @@ class Backend(ABC):
     ) -> Awaitable[object]:
         """Store an item; see `put`.
 
-        The item belongs to the backend afterwards. Its version is the new one when the awaitable
-        is done, at the latest.
+        The item belongs to the backend afterwards. It has its new version by the time the awaitable
+        is done.
         """
         return self._put_as_record(key, item, replacing)
 
@@ -239,7 +240,7 @@ class Backend(ABC):
     # Housekeeping
 
     def measure(self, record: Callable[[str, str, int], None]) -> None:  # noqa: B027 - optional
-        """Report how long requests to the store take, from now on; they are not measured else.
+        """Report from now on how long requests to the store take; otherwise they are not measured.
 
         Args:
             record: to be called with the name of an operation, its outcome, ``ok`` or ``failed``,
@@ -250,5 +251,5 @@ class Backend(ABC):
         """Do periodic work; called once a second."""
 
     def stats(self) -> Mapping[str, int | float | str]:
-        """Return what ``stats backend`` shows; ``items`` and ``bytes`` if they are known."""
+        """Return the figures for ``stats backend``, with ``items`` and ``bytes`` if known."""
         return {}

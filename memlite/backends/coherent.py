@@ -1,4 +1,4 @@
-"""A near cache that is one with those of other processes."""
+"""A near cache that is coherent with those of other processes."""
 
 from memlite.backends.agreement import Agreement
 from memlite.backends.base import Backend, Unknown
@@ -15,7 +15,7 @@ class _MarkedCopy(Copy):
     """A copy of a record that was read or written.
 
     Attributes:
-        mark: that of the key under which it was kept; see `Agreement`.
+        mark: the key's mark under which it was kept; see `Agreement`.
         place: where that mark is.
     """
 
@@ -28,18 +28,18 @@ class _MarkedCopy(Copy):
 
 
 class CoherentNearCache(NearCache):
-    """Keeps copies like a `NearCache`, and promises the same for all that have one agreement.
+    """Like `NearCache`, with its guarantees extended to all near caches that share an agreement.
 
-    Changes made through any of them are visible at once to all, and once a read has shown a state,
-    no later read through any of them shows an older one. Each has copies of its own: a state that
-    one of them shows, stores or removes is made known before that.
+    Changes made through any of them are visible at once through all, and once a read has shown a
+    state, no later read through any of them shows an older one. Each has copies of its own, and
+    announces a state before it shows, stores or removes it.
 
     Args:
-        inner: the slow backend, which has nothing in memory: it is asked for each read.
+        inner: the slow backend, which keeps nothing in memory and makes a request for each read.
         size: bytes of memory for the copies.
         ttl: seconds for which a copy may be served.
-        clock: tells how old the copies are; all have the same.
-        agreement: what they share.
+        clock: determines the age of copies; shared by all of them.
+        agreement: the state that they share.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class CoherentNearCache(NearCache):
         self._generation = agreement.generation
 
     def peek_cached_item(self, line: bytes) -> Item | Record | Unknown | None:
-        """Return the copy if there is one that is recent enough, and still the last state shown."""
+        """Return the copy if it is recent enough, and still the last state shown."""
         copy = self.table.get_by_line(line)
         if isinstance(copy, _MarkedCopy):
             now = self._clock.now()
@@ -64,7 +64,7 @@ class CoherentNearCache(NearCache):
         return super().peek_cached_item(line)
 
     def tick(self) -> None:
-        """Free copies that may not be shown any more, and see `NearCache`."""
+        """Free copies that may no longer be served; see also `NearCache`."""
         self._forget_if_others_have()
         super().tick()
 

@@ -1,4 +1,4 @@
-"""Memory as a backend: behind a near cache or write-back, and as a model for other backends.
+"""Memory as a backend: below a near cache or write-back, and as a model for other backends.
 
 ``memory://`` on its own is served without it: the engine works on the `ItemTable` directly.
 """
@@ -63,7 +63,7 @@ class MemoryBackend(Backend):
         try:
             self.table.put(key, item)
         except OutOfMemoryError:
-            if replacing is not ANY:  # an unconditional set removes what it could not replace
+            if replacing is not ANY:  # an unconditional set removes an item it could not replace
                 self.table.restore(key, old)
             raise
         return self._version

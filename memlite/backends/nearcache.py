@@ -1,4 +1,4 @@
-"""A cache in memory in front of a slow backend, from which reads are answered for some seconds."""
+"""A cache in memory in front of a slow backend, which answers reads for some seconds."""
 
 import asyncio
 import contextlib
@@ -37,17 +37,16 @@ class NearCache(Backend):
     """Keeps copies of records that were read or written, and answers reads from them.
 
     A copy is at most `ttl` seconds old. Changes made through this server are visible at once;
-    changes made through other servers after `ttl` seconds at the latest, or once the backend tells
-    of them, if it does. Once a read has shown a
-    state, no later read through this server shows an older one, whether it uses a copy or not.
-    Conditional writes never depend on a copy. Concurrent reads of a key without a copy become one
-    request to the backend.
+    changes made through other servers are visible after `ttl` seconds at the latest, or as soon as
+    the backend reports them, if it does. Once a read has shown a state, no later read through this
+    server shows an older one, whether it uses a copy or not. Conditional writes never depend on a
+    copy. Concurrent reads of a key without a copy become one request to the backend.
 
     Args:
         inner: the slow backend.
         size: bytes of memory for the copies.
         ttl: seconds for which a copy may be served.
-        clock: tells how old the copies are.
+        clock: determines the age of copies.
     """
 
     table: ItemTable
@@ -64,8 +63,8 @@ class NearCache(Backend):
         self._fetches: dict[bytes, tuple[asyncio.Task[Record | None], float, int]] = {}
         # The number of writes in progress for each key.
         self._writes: dict[bytes, int] = {}
-        # Keys of those writes of which no copy may be kept: what they store may not be the last
-        # state by the time they end.
+        # Those keys of which no copy may be kept: the stored state may not be the latest when the
+        # write ends.
         self._overlapped: set[bytes] = set()
         self._flush_at = 0.0
 
@@ -81,7 +80,7 @@ class NearCache(Backend):
         await self.inner.close()
 
     def _changed(self, key: bytes | None) -> None:
-        """Forget what is known of a key, or of all, as another server may have changed it."""
+        """Forget a key's state, or all states, as another server may have changed it."""
         self._told += 1
         if key is None:
             self._forget_all()
@@ -94,11 +93,11 @@ class NearCache(Backend):
     # Reads that need the current state go to the inner backend
 
     def peek(self, key: bytes) -> Record | Unknown | None:
-        """Return what the inner backend knows."""
+        """Return the state that the inner backend knows."""
         return self._shown(key, self.inner.peek(key))
 
     def peek_item(self, line: bytes) -> Item | Record | Unknown | None:
-        """Return what the inner backend has in memory; the copy if it is the same.
+        """Return the inner backend's state in memory; the copy if it is the same.
 
         Reads leave their marks on the item that is returned, and the copy keeps them.
         """
@@ -108,7 +107,7 @@ class NearCache(Backend):
         return self.table.get(key_of(line)) or found
 
     def unsettled(self, keys: Iterable[bytes]) -> Awaitable[object] | None:
-        """Return what the inner backend is still writing."""
+        """Return an awaitable for the changes that the inner backend is still writing."""
         return self.inner.unsettled(keys)
 
     async def get(self, key: bytes) -> Record | None:
@@ -121,8 +120,8 @@ class NearCache(Backend):
     def _shown(self, key: bytes, found: _Found) -> _Found:
         """Return a state that the inner backend has shown, once nothing can show an older one.
 
-        Versions have no order, so whatever differs may be older: the copy, the result of a fetch in
-        progress, and what a write in progress has stored.
+        Versions have no order, so any other state may be older: that of the copy, of a fetch in
+        progress, or of a write in progress.
         """
         if found is not UNKNOWN:
             self._fetches.pop(key, None)
@@ -138,7 +137,7 @@ class NearCache(Backend):
     # Reads that a copy may answer
 
     def peek_cached_item(self, line: bytes) -> Item | Record | Unknown | None:
-        """Return the copy if there is one that is recent enough."""
+        """Return the copy if it is recent enough."""
         if self._flush_at and self._flush_at <= self._clock.now():
             self._flush_at = 0.0
             self._forget_all()
@@ -152,7 +151,7 @@ class NearCache(Backend):
         return found if found is UNKNOWN else self._shown(key_of(line), found)
 
     def peek_cached(self, key: bytes) -> Record | Unknown | None:
-        """Return the content of the copy if there is one that is recent enough."""
+        """Return the content of the copy if it is recent enough."""
         found = self.peek_cached_item(line_of(key))
         return record_of(key, found) if isinstance(found, Item) else found
 
@@ -246,7 +245,7 @@ class NearCache(Backend):
             await self.inner.flush(at)
             self._flush_copies(at)
         finally:
-            if not at:  # also if it is unknown whether the backend has done it
+            if not at:  # even if it is unknown whether the backend has flushed
                 self._forget_everywhere()
 
     def _forget_all(self) -> None:
@@ -254,14 +253,14 @@ class NearCache(Backend):
         self._fetches.clear()
         self._overlapped.update(self._writes)
 
-    # What near caches of other processes must know; see `memlite.backends.coherent`
+    # Hooks for coherence with other processes; see `memlite.backends.coherent`
 
     def _mark(self, key: bytes) -> int:
-        """Return the mark of a key, which changes when others have shown or changed its state."""
+        """Return the mark of a key, which changes when other processes show or change its state."""
         return 0
 
     def _agree(self, key: bytes, found: Record | None, mark: int) -> int | None:
-        """Make known which state a key is in; return the mark for a copy, None if none may be."""
+        """Announce the state of a key; return the mark for a copy, None if none may be kept."""
         return 0
 
     def _copy_of(self, record: Record, mark: int) -> Copy:
@@ -277,7 +276,7 @@ class NearCache(Backend):
     # Housekeeping
 
     async def scan(self) -> AsyncIterator[Record]:
-        """Yield what the inner backend has, and what the copies know of its use."""
+        """Yield the inner backend's records, updated with the reads that copies answered."""
         async for record in self.inner.scan():
             copy = self.table.get(record.key)
             if copy is not None and _same(copy, record):
@@ -294,7 +293,7 @@ class NearCache(Backend):
         self.inner.tick()
 
     def stats(self) -> Mapping[str, int | float | str]:
-        """Return the inner backend's statistics, and how often a copy was enough."""
+        """Return the inner backend's statistics, and the number of reads answered by copies."""
         return {
             **self.inner.stats(),
             "near_items": len(self.table),
@@ -308,14 +307,14 @@ class NearCache(Backend):
 
 
 def _same(copy: Item, found: Item | Record) -> bool:
-    """Return whether a copy is of this state; one that was flushed has another expiry."""
+    """Return whether a copy is of this state; a flushed state has another expiry."""
     return copy.version == found.version and copy.expires == found.expires
 
 
 def _with_use_of(copy: Item, found: _Stored) -> _Stored:
-    """Return a state with the reads that its copy has answered, of which the backend knows nothing.
+    """Return a state updated with the reads that its copy answered, unknown to the backend.
 
-    Items that the backend has in memory learn of them: its eviction depends on that, too.
+    Items in the backend's memory are updated in place: its eviction depends on that, too.
     """
     if not copy.fetched:
         return found

@@ -1,4 +1,4 @@
-"""What the backends promise about acknowledged items: what they survive, and who may share them."""
+"""The backends' promises for acknowledged items: durability, and sharing between servers."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ __all__ = ["Promise", "promise_of"]
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """The promise of a backend.
+    """A backend's promise.
 
     Attributes:
-        survives_crash: whether items outlive the process, also one that is killed.
-        survives_machine: whether they certainly outlive the machine and its disk.
+        survives_crash: whether items outlive the process, even if it is killed.
+        survives_machine: whether they are certain to outlive the machine and its disk.
         shared: whether several servers may use them at once.
     """
 
@@ -21,7 +21,7 @@ class Promise:
 
 
 _BUCKET = Promise(survives_crash=True, survives_machine=True, shared=True)
-# A failover may lose what replicas had not received; see the reference.
+# A failover may lose items that replicas had not received; see the reference.
 _DISTRIBUTED = Promise(survives_crash=True, survives_machine=False, shared=True)
 _PROMISES = {
     "memory": Promise(survives_crash=False, survives_machine=False, shared=False),
@@ -33,5 +33,5 @@ _PROMISES = {
 
 
 def promise_of(scheme: str) -> Promise | None:
-    """Return the promise of the built-in backend with this scheme; None for any other."""
+    """Return the promise of the built-in backend with this scheme; None for other schemes."""
     return _PROMISES.get(scheme)

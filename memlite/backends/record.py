@@ -1,4 +1,4 @@
-"""What backends store: one value object per item, independent of any protocol."""
+"""The records that backends store: one value object per item, independent of any protocol."""
 
 from typing import NamedTuple, Protocol
 
@@ -20,8 +20,7 @@ class Record(NamedTuple):
         accessed: unix second at which the item was stored or last read, as far as is known.
         fetched: whether it was read since it was stored, as far as is known.
         meta_flags: properties that only a few items have; None for all others.
-        token: whatever the backend that read the record needs to recognize that state; opaque to
-            everyone else.
+        token: lets the backend that read the record recognize that state; opaque to other code.
     """
 
     key: bytes

@@ -1,4 +1,4 @@
-"""Backends by URL: the built-in schemes, and those that other packages register.
+"""Backends by URL: the built-in schemes, and the schemes that other packages register.
 
 A package registers a scheme with an entry point in the group ``memlite.backends``: the name is the
 scheme, the value a `BackendFactory`. A backend is imported only when its scheme is used.
@@ -74,13 +74,13 @@ class Context:
 
     Attributes:
         memory_limit: bytes that items kept in memory may take (``-m``).
-        evict: whether to evict beyond that; otherwise to refuse (``-M``).
+        evict: whether to evict items beyond that, rather than refuse new ones (``-M``).
         item_size: the largest item (``-I``), in bytes.
         durability: ``always``, ``everysec`` or ``none``.
         eviction: the eviction policy, a name in `memlite.memory.eviction.POLICIES`.
-        clock: tells when items expire.
+        clock: determines when items expire.
         on_evict: for backends with an `ItemTable`, its callback of the same name.
-        epoch: what other processes of this server know of flushes; None if there are none.
+        epoch: the epoch shared with other processes of this server; None if there are none.
     """
 
     memory_limit: int = 64 * 1024 * 1024
@@ -128,7 +128,7 @@ def _split(text: str) -> SplitResult:
     if not mark or "," not in hosts:
         return urlsplit(text)
     for host in hosts.rpartition("@")[2].split(","):
-        urlsplit(f"//{host}")  # raises ValueError for one that is no host
+        urlsplit(f"//{host}")  # raises ValueError for an invalid host
     return urlsplit(f"{scheme}://{rest[len(hosts) :]}")._replace(netloc=hosts)
 
 
@@ -152,7 +152,7 @@ def _factory(scheme: str) -> BackendFactory:
                 raise
             what = not_installed(error, _EXTRA[scheme])
             raise StartError(f"--backend: {scheme}://: {what}") from None
-    from importlib import metadata  # twenty times as long to import as all of this module
+    from importlib import metadata  # takes twenty times as long to import as this module
 
     plugins = {point.name: point for point in metadata.entry_points(group=GROUP)}
     point = plugins.get(scheme)

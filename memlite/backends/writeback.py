@@ -27,7 +27,7 @@ _RETRY_SECONDS = 0.5
 _WARNING_SECONDS = 60.0
 _AT_ONCE = 64
 
-# What a write returned: the new version for put.
+# The result of a write: for put, the new version.
 _Result = object
 
 
@@ -38,7 +38,7 @@ class _Held(FullItem):
         due: unix time in seconds at which to store it.
         failing_since: unix time in seconds since when storing its key has failed; 0 if it has not.
         flushed: whether a flush has removed it while it was being stored.
-        cost: bytes of memory it was accounted with when it was taken in.
+        cost: bytes of memory that were accounted for it when it was added.
     """
 
     __slots__ = ("cost", "due", "failing_since", "flushed")
@@ -55,21 +55,21 @@ class WriteBack(Backend):
     """Holds sets for `delay` seconds in front of a slow backend.
 
     Of several sets of one key within that time only the last is stored, as a bucket accepts only
-    one write per second for each object. Conditional writes and deletes are never held: first the
-    held item of their key is stored, then they are carried out.
+    one write per second for each object. Conditional writes and deletes are never held: they are
+    carried out after the held item of their key is stored.
 
     Held items are lost if the process dies. While the backend fails they are kept and retried. If
     that lasts for some seconds, for one key or for all of them, or if more than `limit` bytes are
     held, sets go straight to the backend and clients see its errors.
 
-    An item that was stored, but that too few replicas have confirmed, counts as stored: storing it
-    again could undo what others have stored since.
+    A stored item that too few replicas have confirmed counts as stored: storing it again could undo
+    later changes by others.
 
     Args:
         inner: the slow backend.
         limit: bytes of memory for the held items.
         delay: seconds for which an item is held.
-        clock: tells the time.
+        clock: returns the time.
     """
 
     def __init__(self, inner: Backend, *, limit: int, clock: Clock, delay: float = 1.0) -> None:
@@ -133,15 +133,15 @@ class WriteBack(Backend):
         return held
 
     def peek(self, key: bytes) -> Record | Unknown | None:
-        """Return what the inner backend knows, if it is up to date."""
+        """Return the inner backend's state, if it is up to date."""
         return UNKNOWN if self._find(key) else self.inner.peek(key)
 
     def peek_item(self, line: bytes) -> Item | Record | Unknown | None:
-        """Return what the inner backend has in memory, if it is up to date."""
+        """Return the inner backend's state in memory, if it is up to date."""
         return UNKNOWN if self._find(key_of(line)) else self.inner.peek_item(line)
 
     def unsettled(self, keys: Iterable[bytes]) -> Awaitable[object] | None:
-        """Return what the inner backend is still writing."""
+        """Return an awaitable for the changes that the inner backend is still writing."""
         return self.inner.unsettled(keys)
 
     async def get(self, key: bytes) -> Record | None:
@@ -150,11 +150,11 @@ class WriteBack(Backend):
         return await self.inner.get(key)
 
     def peek_cached_item(self, line: bytes) -> Item | Record | Unknown | None:
-        """Return the held item, or what the inner backend has in memory."""
+        """Return the held item, or the inner backend's state in memory."""
         return self._find(key_of(line)) or self.inner.peek_cached_item(line)
 
     def peek_cached(self, key: bytes) -> Record | Unknown | None:
-        """Return the held item of `key`, or what the inner backend knows."""
+        """Return the held item of `key`, or the inner backend's state."""
         held = self._find(key)
         return record_of(key, held) if held else self.inner.peek_cached(key)
 
@@ -164,7 +164,7 @@ class WriteBack(Backend):
         return record_of(key, held) if held else await self.inner.get_cached(key)
 
     async def scan(self) -> AsyncIterator[Record]:
-        """Store the held items as far as possible, and yield what the inner backend has."""
+        """Store the held items as far as possible, and yield the inner backend's records."""
         await self._store_all()
         async for record in self.inner.scan():
             yield record
@@ -220,7 +220,7 @@ class WriteBack(Backend):
         if before is None:
             held.due = self._clock.now() + self._delay
         else:
-            held.due = before.due  # or a key that is set all the time would never be stored
+            held.due = before.due  # otherwise a key that is set all the time would never be stored
             self._bytes -= before.cost
             self._coalesced += 1
         self._held[key] = held
@@ -284,7 +284,7 @@ class WriteBack(Backend):
                 self._may_store.set()
 
     def _flushed(self, before: Mapping[bytes, _Held]) -> None:
-        """Forget what was held before a flush."""
+        """Discard the items held before a flush."""
         self._flush_at = 0.0
         self._forget([key for key, held in before.items() if self._held.get(key) is held])
 
@@ -327,14 +327,14 @@ class WriteBack(Backend):
                 self._start(key)
 
     async def _store_all(self) -> None:
-        """Return once every item that is held now was stored, or an attempt was made."""
+        """Store every item that is held now, or attempt to."""
         self._drop_if_flushed()
         await self._store_each(list(self._held))
         if self._stores:
             await asyncio.wait([task for _, task in self._stores.values()])
 
     async def _store(self, key: bytes) -> None:
-        """Return once the item of `key` that is held now is stored; raise what the backend raises.
+        """Store the item of `key` that is held now; pass on the backend's errors.
 
         An item that is set meanwhile may remain held: waiting for a key that is set all the time
         would never end.
@@ -372,7 +372,7 @@ class WriteBack(Backend):
     async def _store_one(
         self, key: bytes, held: _Held, change: Callable[[], Awaitable[_Result]] | None
     ) -> _Result | MemliteError:
-        """Return the result of the write, or its error: nobody may be waiting for it."""
+        """Return the result of the write, or its error, as no caller may be waiting for it."""
         result: _Result = 0
         failure: MemliteError | None = None
         try:

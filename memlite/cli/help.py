@@ -1,4 +1,4 @@
-"""What ``--help``, ``--version``, ``--license`` and ``--print-config`` print."""
+"""The output of ``--help``, ``--version``, ``--license`` and ``--print-config``."""
 
 import contextlib
 import json
@@ -130,5 +130,5 @@ def _toml(option: Option, value: object) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return `text` as a TOML basic string, which has the same escapes as JSON."""
+    """Return `text` as a TOML basic string, with the same escapes as in JSON."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -46,20 +46,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _say_why(error: ConfigError | StartError, arguments: Sequence[str]) -> None:
     """Write why the program ends, in the format of the log."""
-    from memlite.core import logs  # a server that starts has imported it for itself
+    from memlite.core import logs  # a server imports it when it starts
 
     json = logs.is_json()
     if json is None:
         from memlite.config.log_format import asks_for_json
 
-        is_proxy = list(arguments[:1]) == ["proxy"]  # which reads no variables
+        is_proxy = list(arguments[:1]) == ["proxy"]  # the proxy reads no variables
         is_server = not arguments or arguments[0] not in SUBCOMMANDS
         json = (is_proxy or is_server) and asks_for_json(arguments, os.environ if is_server else {})
     logs.write_end(_one_line(str(error)), error.exit_code, json=json)
 
 
 def _one_line(text: str) -> str:
-    """Return a message as one line, without the middle if it repeats a very long argument."""
+    """Return a message as one line, omitting the middle if it repeats a very long argument."""
     line = " ".join(text.splitlines())
     if len(line) <= _MAX_MESSAGE_LENGTH:
         return line

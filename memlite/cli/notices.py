@@ -1,4 +1,4 @@
-"""Log messages about settings: those without effect, and those that expose the cache."""
+"""Log messages about settings without effect, and settings that expose the cache."""
 
 import logging
 import sys
@@ -52,7 +52,7 @@ def report_ignored(settings: Settings, environment: Mapping[str, str]) -> None:
 
 
 def announce(text: str) -> None:
-    """Tell a person at a terminal, not a log file, what the server does and how to stop it."""
+    """Tell a user at a terminal (but no log file) what the server does and how to stop it."""
     if sys.stderr.isatty() and not logs.is_json():
         sys.stderr.write(f"memlite: {text}; stop it with Ctrl+C\n")
 
@@ -72,7 +72,7 @@ def _warn_of_http(listener: Listener, config: Config) -> None:
 
 
 def warn_of_exposure(listeners: Sequence[Listener], tls: "Tls | None", config: Config) -> None:
-    """Warn of listeners that strangers can use, and of those that no client can use.
+    """Warn of listeners that strangers can use, and of listeners that no client can use.
 
     Args:
         listeners: the open sockets.

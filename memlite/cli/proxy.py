@@ -99,7 +99,7 @@ def _proxy(
 
 
 def _access(options: argparse.Namespace) -> "Access":
-    """Return how nodes are reached.
+    """Return the access to the nodes.
 
     Raises:
         ConfigError: an option is wrong, or a file cannot be used.
@@ -108,6 +108,6 @@ def _access(options: argparse.Namespace) -> "Access":
     from memlite.proxy.node import Access
 
     reached = node_access("proxy", options)
-    # What is not read from a store is valid until something else is given.
+    # A topology that is not from a store is valid until it is replaced.
     lease = Lease.unlimited() if options.cluster is None else Lease()
     return Access(options.deadline, reached.tls, reached.login, lease)

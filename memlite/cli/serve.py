@@ -38,7 +38,7 @@ class Serving(Protocol):
     """What `serve` runs: a server, or a proxy.
 
     Attributes:
-        scheduler: is given the event loop.
+        scheduler: receives the event loop.
     """
 
     @property
@@ -49,10 +49,10 @@ class Serving(Protocol):
 
 
 class Assemble(Protocol):
-    """Makes what `serve` runs."""
+    """Creates the object that `serve` runs."""
 
     def __call__(self, listeners: Sequence[Listener], tls: "Tls | None") -> Serving:
-        """Return it; without listeners, it is made to check the settings."""
+        """Return the object; without listeners, it is created only to check the settings."""
 
 
 def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") -> int:
@@ -60,8 +60,8 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
 
     Args:
         settings: the settings.
-        assemble: makes what is run; by default, the server of the settings.
-        what: what is served, for people; by default, the backend.
+        assemble: creates the server or proxy to run; by default, the configured server.
+        what: a description of the service, for users; by default, the backend.
 
     Returns:
         The exit code, 0.
@@ -75,7 +75,7 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
     if assemble is None:
         assemble = partial(_server, config)
         if config.threads > 1 or config.memory_file is not None:
-            from memlite.server.workers.supervisor import workers_of  # most servers have one
+            from memlite.server.workers.supervisor import workers_of  # most servers have one worker
 
             workers = workers_of(config)
             supervised = workers > 1 or config.memory_file is not None
@@ -97,7 +97,7 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
     listeners = listen(config)
     try:
         warn_of_exposure(listeners, tls, config)
-        # Before the user and the working directory change: the new user may not be able to read
+        # Before the user and the working directory change: the new user may lack permission to read
         # Python's files, and paths may be relative.
         shared = None
         if supervised:
@@ -123,7 +123,7 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
             process.lock_memory()
 
         def accepting() -> str:
-            # Not before: whoever waits for this file wants to be served.
+            # Not earlier: programs that wait for this file expect to be served.
             write_ports(listeners)
             if leave_terminal is not None:
                 leave_terminal()
@@ -143,12 +143,12 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
             try:
                 await server.run(ready, stopping)
             finally:
-                signals.block()  # until the process ends: nothing is left that a signal could stop
+                signals.block()  # until the process ends: nothing remains to be stopped
 
         def work(number: int, channel: socket.socket, ready: Callable[[], None]) -> None:
             assert shared is not None  # noqa: S101 - `work` runs only under the supervisor
             if config.lock_memory:
-                process.lock_memory()  # which is not inherited
+                process.lock_memory()  # memory locks are not inherited
             if shared.mapping is not None:
                 shared.mapping.table.attach(number)
             worker = WorkerServer(
@@ -177,7 +177,7 @@ def serve(settings: Settings, assemble: Assemble | None = None, what: str = "") 
 
 def _server(config: Config, listeners: Sequence[Listener], tls: "Tls | None") -> Serving:
     if config.join or config.name or config.advertise or config.spare:
-        from memlite.cluster.membership.node import NodeServer  # other servers know no cluster
+        from memlite.cluster.membership.node import NodeServer  # only needed in a cluster
 
         return NodeServer(config, listeners, tls)
     return Server(config, listeners, tls=tls)

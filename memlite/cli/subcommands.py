@@ -10,9 +10,9 @@ class Subcommand(NamedTuple):
 
     Attributes:
         name: the first argument on the command line.
-        help: what it does, in a line.
+        help: a one-line description.
         module: the module with its ``main(arguments) -> int``; imported on use.
-        extra: the extra of the distribution with the packages that it needs; empty for none.
+        extra: the extra of the distribution that provides its packages; empty for none.
     """
 
     name: str

@@ -88,7 +88,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # On demand: a program that talks to one server need not import the ways to spread keys.
+    # Imported on demand: a program that talks to one server does not need the key distribution.
     if name == "ClusterClient":
         from memlite.client.cluster import ClusterClient
 

@@ -1,4 +1,4 @@
-"""Where a server listens, and how that is written."""
+"""Addresses of servers, and their notation."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -13,7 +13,7 @@ PORT = 11211
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server listens.
+    """The address that a server listens on.
 
     Attributes:
         host: its name or IP address; empty with `path`.
@@ -27,7 +27,7 @@ class Address:
 
     @classmethod
     def of(cls, address: tuple[str, int] | str) -> Self:
-        """Return the address of a host and a port, or of the path of a UNIX socket."""
+        """Return the address for a host and a port, or for the path of a UNIX socket."""
         return cls("", 0, address) if isinstance(address, str) else cls(*address)
 
     def __str__(self) -> str:
@@ -42,17 +42,17 @@ def parse_address(text: str, *, default_port: int | None = PORT) -> Address:
     A path contains a slash; ``unix:`` may precede it.
 
     Args:
-        text: the address as people write it.
-        default_port: the port where there is none; None if it must be given.
+        text: the address as written by a user.
+        default_port: the port to use if the text has none; None if a port is required.
 
     Raises:
-        ConfigError: the text is none of these.
+        ConfigError: the text is not an address.
     """
     if "/" in text and text.isprintable():
         return Address("", 0, text.removeprefix("unix:"))
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]") or (":" in host and not text.startswith("[")):
-        # There is no port; an IPv6 address has colons of its own.
+        # There is no port: the colons belong to an IPv6 address.
         host, port = text, str(default_port or "")
     bare = host.removeprefix("[").removesuffix("]")
     valid = port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536

@@ -1,4 +1,4 @@
-"""A client of a whole cluster, which goes to the nodes directly."""
+"""A client of a whole cluster, which connects to the nodes directly."""
 
 import asyncio
 import ssl
@@ -30,26 +30,26 @@ class ClusterClient(KeyCommands):
             await cluster.set(b"greeting", b"hello", exptime=60)
             item = await cluster.get(b"greeting")
 
-    A node is connected to when it is first needed, by one pipelined connection; requests may be
-    made by any number of tasks at a time.
+    The client connects to a node when it is first needed, with one pipelined connection; any number
+    of tasks may make requests concurrently.
 
-    The nodes are asked for every `interval` seconds, and soon after a node could not be reached or
-    has answered SERVER_ERROR. Versions lower than the last one are ignored. Nodes that stay keep
-    their connection; the others answer what they have been asked.
+    The list of nodes is refreshed every `interval` seconds, and soon after a node could not be
+    reached or has answered SERVER_ERROR. Versions lower than the last one are ignored. Nodes that
+    stay keep their connection; removed nodes still answer their outstanding requests.
 
     No request is sent twice. If nothing was sent because a node could not be reached, and its key
-    meanwhile belongs to another node, the request goes there.
+    now belongs to another node, the request goes there.
 
     Args:
         seeds: servers that list the nodes, as ``host:port``: proxies, or a configuration endpoint
             of Amazon ElastiCache.
-        hash: how keys are spread, one of `memlite.routing.HASHES`; for seeds that do not say. A
-            memlite proxy does.
+        hash: how keys are distributed, one of `memlite.routing.HASHES`; for seeds that do not tell.
+            A memlite proxy does.
         hash_tag: the two characters around the part of a key that is hashed; likewise.
         tls: encrypts all connections; None for plain text.
-        login: begins all connections; None for none.
+        login: sent first on all connections; None for none.
         timeout: seconds for connecting, and for a connection without progress; see `connect`.
-        interval: seconds between two questions for the nodes; at least 1.
+        interval: seconds between two requests for the list of nodes; at least 1.
 
     Attributes:
         failed_shards: parts of multi-gets whose keys were misses because a node failed.
@@ -90,13 +90,13 @@ class ClusterClient(KeyCommands):
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections. Requests that are outstanding fail with OutcomeUnknownError."""
+        """Close all connections. Outstanding requests fail with OutcomeUnknownError."""
         await self._follower.stop()
         await asyncio.gather(*(node.close() for node in self._nodes))
 
     @property
     def map(self) -> ClusterMap:
-        """The nodes, as they were discovered last."""
+        """The nodes, as last discovered."""
         return self._map
 
     def _change(self, found: ClusterMap) -> None:
@@ -120,13 +120,13 @@ class ClusterClient(KeyCommands):
 
         Args:
             key: the key that it concerns.
-            data: the request, with which nothing but `key` is sent.
-            shape: of the reply.
+            data: the request, which concerns no key but `key`.
+            shape: the shape of the reply.
 
         Raises:
             NodeUnreachableError: there is no connection to the node; nothing was sent.
             OutcomeUnknownError: the connection was lost before the reply was complete.
-            ConnectionLostError: it was lost before; nothing was sent.
+            ConnectionLostError: the connection was lost before; nothing was sent.
         """
         node = self._node_of(key)
         try:
@@ -149,14 +149,14 @@ class ClusterClient(KeyCommands):
         return reply
 
     async def get_many(self, keys: Iterable[bytes]) -> dict[bytes, Item]:
-        """Return the items that exist, by their keys; one request for each node.
+        """Return the existing items by key, with one request to each node.
 
-        The keys of a node that fails are misses, which `failed_shards` counts.
+        Keys on a node that fails are misses; `failed_shards` counts these failures.
 
         Raises:
             ValueError: a key cannot be sent.
             ConnectionLostError: all nodes have failed.
-            CommandFailedError: likewise, and this is what the first of them has answered.
+            CommandFailedError: likewise; this is the answer of the first of them.
         """
         parts: dict[LazyNode, list[bytes]] = {}
         for key in dict.fromkeys(keys):
@@ -180,8 +180,8 @@ class ClusterClient(KeyCommands):
         """Remove all items from all nodes.
 
         Raises:
-            ConnectionLostError: at least one node has failed; the others have done it.
-            CommandFailedError: likewise, and this is what it has answered.
+            ConnectionLostError: at least one node has failed; the others have removed their items.
+            CommandFailedError: likewise; this is its answer.
         """
         await self._ask_all(b"flush_all\r\n")
 
@@ -209,7 +209,7 @@ _Failure = ConnectionLostError | CommandFailedError
 
 
 async def _all(requests: Iterable[Awaitable[Reply]]) -> list[Reply | _Failure]:
-    """Wait for all replies; a request that has failed has its error in place of one."""
+    """Wait for all replies; a failed request has its error in place of a reply."""
     return await asyncio.gather(*map(_outcome, requests))
 
 

@@ -14,13 +14,13 @@ _STORED: Final = b"STORED"
 
 
 class KeyCommands(abc.ABC):
-    """Commands for items. Each one may raise what `request` raises, and two errors more.
+    """Commands for items. Each may raise the errors of `request`, and two further ones.
 
-    A ValueError is for a key that is not 1 to 250 bytes without white space and control characters.
-    A CommandFailedError is for an error that the server has answered.
+    They raise ValueError for a key that is not 1 to 250 bytes without white space and control
+    characters, and CommandFailedError for an error that the server has answered.
 
-    Exptimes are memcached's: seconds from now up to 30 days, else a unix time; 0 is never, and what
-    is negative has expired. Flags are a number of 32 bits.
+    Exptimes are memcached's: seconds from now up to 30 days, else a unix time; 0 means never, and a
+    negative one has already expired. Flags are a 32-bit number.
     """
 
     @abc.abstractmethod
@@ -30,7 +30,7 @@ class KeyCommands(abc.ABC):
         Args:
             key: the key that it concerns.
             data: the request.
-            shape: of the reply.
+            shape: the shape of the reply.
         """
 
     async def get(self, key: bytes) -> Item | None:
@@ -42,7 +42,7 @@ class KeyCommands(abc.ABC):
         return await self._item(key, b"gets %b\r\n" % check_key(key))
 
     async def gat(self, key: bytes, exptime: int) -> Item | None:
-        """Return the item and set when it expires; None if there is none."""
+        """Return the item and set its expiry; None if there is none."""
         return await self._item(key, b"gat %d %b\r\n" % (exptime, check_key(key)))
 
     async def set(self, key: bytes, value: bytes, *, flags: int = 0, exptime: int = 0) -> bool:
@@ -58,11 +58,11 @@ class KeyCommands(abc.ABC):
         return await self._store(b"replace", key, value, flags, exptime)
 
     async def append(self, key: bytes, value: bytes) -> bool:
-        """Add bytes behind the value of an item; return whether there is one."""
+        """Append bytes to the value of an item; return whether there is one."""
         return await self._store(b"append", key, value, 0, 0)
 
     async def prepend(self, key: bytes, value: bytes) -> bool:
-        """Add bytes before the value of an item; return whether there is one."""
+        """Prepend bytes to the value of an item; return whether there is one."""
         return await self._store(b"prepend", key, value, 0, 0)
 
     async def cas(
@@ -73,7 +73,7 @@ class KeyCommands(abc.ABC):
         Args:
             key: its key.
             value: its new value.
-            unique: the cas unique of the item that `gets` has returned.
+            unique: the cas unique of the item, as returned by `gets`.
             flags: its new flags.
             exptime: its new exptime.
         """
@@ -85,15 +85,15 @@ class KeyCommands(abc.ABC):
         return reply.line == b"DELETED"
 
     async def incr(self, key: bytes, delta: int = 1) -> int | None:
-        """Increase the number that is an item's value; return the new one, None without item."""
+        """Increase an item's numeric value; return the new one, or None if there is no item."""
         return await self._count(b"incr", key, delta)
 
     async def decr(self, key: bytes, delta: int = 1) -> int | None:
-        """Decrease the number that is an item's value, to no less than 0; as `incr`."""
+        """Decrease an item's numeric value, to no less than 0; see `incr`."""
         return await self._count(b"decr", key, delta)
 
     async def touch(self, key: bytes, exptime: int) -> bool:
-        """Set when an item expires; return whether there is one."""
+        """Set an item's expiry; return whether there is one."""
         reply = checked(await self.request(key, b"touch %b %d\r\n" % (check_key(key), exptime)))
         return reply.line == b"TOUCHED"
 
@@ -118,7 +118,7 @@ def check_key(key: bytes) -> bytes:
     """Return the key.
 
     Raises:
-        ValueError: it cannot be sent.
+        ValueError: the key cannot be sent.
     """
     if not _is_key(key):
         raise ValueError(
@@ -132,7 +132,7 @@ def checked(reply: Reply) -> Reply:
     """Return the reply.
 
     Raises:
-        CommandFailedError: it is an error.
+        CommandFailedError: the reply is an error.
     """
     error = reply.error
     if error is not None:

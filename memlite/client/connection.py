@@ -1,4 +1,4 @@
-"""A connection that carries any number of requests at a time; their replies come in order."""
+"""A connection that carries any number of concurrent requests; replies arrive in order."""
 
 import asyncio
 import ssl
@@ -22,9 +22,9 @@ from memlite.client.transport import open_transport
 
 __all__ = ["Connection", "connect"]
 
-# Requests queued in one iteration of the event loop are sent together, up to so many bytes.
+# Requests queued in one iteration of the event loop are sent together, up to this many bytes.
 _SEND_BYTES = 256 * 1024
-# Reading pauses while a stream holds so many parts that were not taken.
+# Reading pauses while a stream holds this many parts not yet taken.
 _UNREAD_PARTS = 10_000
 
 
@@ -42,12 +42,12 @@ async def connect(
     """Connect to a server.
 
     Args:
-        address: the server's.
+        address: the server's address.
         tls: encrypts the connection; None for plain text.
         server_name: the name that the server's certificate must have, if not the host.
-        login: is carried out first; None for none.
-        timeout: seconds, for connecting and the login together, and later of `Connection`; None
-            for no limit.
+        login: carried out first; None for none.
+        timeout: seconds for connecting and login together, then the timeout of the `Connection`;
+            None for no limit.
         line_length: limit for a line of a reply, in bytes.
         value_length: limit for a value, in bytes.
         reply_length: limit for a whole reply, in bytes; None for none.
@@ -74,21 +74,21 @@ async def connect(
 class Connection(asyncio.Protocol):
     """One connection to a server, opened by `connect`. An async context manager, which closes it.
 
-    Requests are pipelined: one may be sent while others are outstanding. Those that are queued in
-    one iteration of the event loop are sent with one write.
+    Requests are pipelined: one may be sent while others are outstanding. Requests queued in one
+    iteration of the event loop are sent with one write.
 
-    A request is given as bytes, with the shape of its reply. If that is wrong, the connection fails
-    with the next reply, or none arrives. A request with ``noreply`` needs `FENCE` after it and
-    `Shape.FENCED`.
+    A request is given as bytes, with the shape of its reply. If the shape is wrong, the connection
+    fails with the next reply, or no reply arrives. A request with ``noreply`` needs `FENCE` after
+    it and `Shape.FENCED`.
 
     Cancelling a request, such as with ``asyncio.timeout``, discards its reply when it arrives; the
     connection remains usable.
 
     Args:
-        name: the server's, for messages.
+        name: the server's name, for messages.
         timeout: seconds for which the connection may make no progress while requests are
             outstanding: no part of a reply is completed, no byte of a value arrives and no byte of
-            a request is sent. After that it is given up. None for no limit.
+            a request is sent. After that it is closed. None for no limit.
         line_length: limit for a line of a reply, in bytes.
         value_length: limit for a value, in bytes.
         reply_length: limit for a whole reply, in bytes; None for none.
@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         # Requests without a complete reply, in order.
         self._pending: deque[_Pending] = deque()
-        # Requests that were not handed to the transport yet: the last of the pending ones.
+        # Requests not yet handed to the transport: the last of the pending ones.
         self._queue: list[bytes] = []
         self._queued = 0  # bytes
         self._flushing = False  # whether a call of `_flush` is scheduled
@@ -122,15 +122,15 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._lost: ConnectionLostError | None = None
         self._begun = False  # whether a request was made
-        # What the server sent before that, such as an error that there are too many connections:
-        # it is taken for the reply to the first request.
+        # Data that the server sent before the first request, such as a too-many-connections error,
+        # is taken as the reply to that request.
         self._greeting = b""
-        # How the connection ended, if it did after a greeting.
+        # How the connection ended, if it ended after a greeting.
         self._greeting_end: tuple[str, Exception | None] | None = None
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._watch: asyncio.TimerHandle | None = None
-        self._progress = 0.0  # when there was some, by the loop's clock
-        self._unsent = 0  # bytes in the transport's buffer when that was looked at last
+        self._progress = 0.0  # time of the last progress, by the loop's clock
+        self._unsent = 0  # bytes in the transport's buffer at the last check
 
     async def __aenter__(self) -> Self:
         return self
@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def outstanding(self) -> int:
-        """How many requests have no complete reply yet."""
+        """The number of requests without a complete reply."""
         return len(self._pending)
 
     # Requests
@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
 
         Args:
             data: the request.
-            shape: of the reply; not `Shape.STREAM`, which does not end.
+            shape: the shape of the reply; not `Shape.STREAM`, which does not end.
 
         Raises:
             ConnectionLostError: the connection was lost before; nothing was sent.
@@ -180,14 +180,14 @@ class Connection(asyncio.Protocol):
         Callers that send many requests should await `writable` in between.
 
         Raises:
-            ConnectionLostError: as for `request`; the future has its OutcomeUnknownError.
+            ConnectionLostError: as for `request`; the future may fail with OutcomeUnknownError.
         """
         future: asyncio.Future[Reply] = self._loop.create_future()
         self._send(data, shape, _Pending(data, future, None))
         return future
 
     def stream(self, data: bytes, shape: Shape) -> "ReplyStream":
-        """Send a request whose reply is taken part by part, as it arrives.
+        """Send a request whose reply is consumed part by part, as it arrives.
 
         Raises:
             ConnectionLostError: as for `request`.
@@ -197,7 +197,7 @@ class Connection(asyncio.Protocol):
         return stream
 
     async def writable(self) -> None:
-        """Wait until the peer has taken enough of the requests sent before."""
+        """Wait until the peer has received enough of the requests sent before."""
         while self._paused and self._lost is None:
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._waiting.append(waiter)
@@ -307,7 +307,7 @@ class Connection(asyncio.Protocol):
         self._end("closed by the server", None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note that the connection is no more."""
+        """Note that the connection is closed."""
         self._end(f"{exc or 'closed by the server'}", exc)
         if not self._ended.done():
             self._ended.set_result(None)
@@ -321,7 +321,7 @@ class Connection(asyncio.Protocol):
             self._greeting_end = (text, cause)
 
     async def close(self) -> None:
-        """Close the connection. Requests that are outstanding fail with OutcomeUnknownError."""
+        """Close the connection. Outstanding requests fail with OutcomeUnknownError."""
         self.abort()
         await self._ended
 
@@ -365,13 +365,13 @@ class Connection(asyncio.Protocol):
             self._watch = self._loop.call_later(self._timeout, self._check_progress)
 
     def parts_taken(self) -> None:
-        """Continue reading, after the parts of a stream were taken."""
+        """Continue reading after the parts of a stream were taken."""
         self.note_progress()
         if self._transport is not None and self._lost is None:
             self._transport.resume_reading()
 
     def _note_sending(self, transport: asyncio.Transport) -> None:
-        """Note as progress that the peer has taken bytes."""
+        """Count bytes received by the peer as progress."""
         unsent = transport.get_write_buffer_size()
         if unsent < self._unsent:
             self._progress = self._loop.time()
@@ -380,7 +380,7 @@ class Connection(asyncio.Protocol):
     def _check_progress(self) -> None:
         self._watch = None
         if not self._pending or self._timeout is None or self._transport is None:
-            return  # the next request starts it again
+            return  # the next request restarts it
         unsent = self._transport.get_write_buffer_size()
         stream = self._pending[0].stream
         if (
@@ -398,7 +398,7 @@ class Connection(asyncio.Protocol):
 
 
 class _Pending:
-    """A request whose reply is not complete: either a future or a stream takes it."""
+    """A request whose reply is incomplete: either a future or a stream receives it."""
 
     __slots__ = ("future", "request", "shape", "stream")
 

@@ -20,11 +20,11 @@ def read_login(
     """Return the login that options and the environment describe; None for no login.
 
     Args:
-        prefix: of messages and options: the program and the option's first part (``bench: --``).
-        user: of the option ``user``; None if it was not given.
-        file: of the option ``password-file``, whose first line is the password; None for the
-            environment's.
-        variable: the variable with the password.
+        prefix: the prefix of messages: the program and the option's first part (``bench: --``).
+        user: the value of the option ``user``; None if it was not given.
+        file: the value of the option ``password-file``, a file whose first line is the password;
+            None to read the environment.
+        variable: the environment variable with the password.
         environment: the environment.
 
     Raises:
@@ -54,7 +54,7 @@ def read_login(
 
 
 def password_in(file: Path) -> bytes:
-    """Return the first line of a file, which is a password.
+    """Return the password in the first line of a file.
 
     Raises:
         OSError: the file cannot be read.
@@ -68,7 +68,7 @@ def read_tls(prefix: str, given: bool, settings: TlsSettings) -> TlsSettings | N
     Args:
         prefix: as for `read_login`.
         given: whether the option ``tls`` was given.
-        settings: those of the options ``tls-ca-cert``, ``tls-cert``, ``tls-key`` and
+        settings: the values of the options ``tls-ca-cert``, ``tls-cert``, ``tls-key`` and
             ``tls-skip-verify``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Auto discovery: asking a server which nodes a cluster has."""
+"""Auto discovery: asking a server for the nodes of a cluster."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class MappedNode:
     Attributes:
         name: what is hashed.
         address: where it listens.
-        weight: its share of the keys, relative to the others'.
+        weight: its share of the keys, relative to the other nodes.
     """
 
     name: str
@@ -41,7 +41,7 @@ class ClusterMap:
     """The nodes of a cluster, and how keys are spread over them.
 
     Attributes:
-        version: a number that rises with each change.
+        version: a number that increases with each change.
         nodes: the nodes.
         hash: one of `memlite.routing.HASHES`.
         hash_tag: the characters around the part of a key that is hashed; empty for none.
@@ -53,10 +53,10 @@ class ClusterMap:
     hash_tag: str
 
     def router(self) -> Router:
-        """Return a router, whose indexes are those of `nodes`.
+        """Return a router whose indexes are those of `nodes`.
 
         Raises:
-            ConfigError: there can be no such cluster.
+            ConfigError: such a cluster is not possible.
         """
         members = [Member(node.name, node.weight) for node in self.nodes]
         return make_router(self.hash, members, self.hash_tag)
@@ -66,13 +66,13 @@ async def discover(connection: Connection, hash_name: str, hash_tag: str) -> Clu
     """Ask a server for its cluster: in memlite's form, then in ElastiCache's new and old ones.
 
     Args:
-        connection: the connection to it.
-        hash_name: how keys are spread, if the server does not say.
+        connection: the connection to the server.
+        hash_name: how keys are distributed, if the server does not tell.
         hash_tag: likewise.
 
     Raises:
         ConnectionLostError: the connection was lost.
-        DiscoveryError: the server lists no nodes, or nothing that can be used.
+        DiscoveryError: the server lists no nodes, or none that can be used.
     """
     refusal = b"it lists no nodes"
     for request in (_TOPOLOGY, _CLUSTER, _OLD_FORM):
@@ -117,7 +117,7 @@ def _read(lines: Sequence[bytes], describes: bool, hash_name: str, hash_tag: str
 
 
 def _described(version: int, topology: Mapping[str, Any]) -> ClusterMap:
-    # A newer server may tell of something that a client must heed, or it spoils data.
+    # A newer server may send something that a client must observe to avoid corrupting data.
     unknown = topology.keys() - _PARTS_OF_A_TOPOLOGY
     if unknown:
         raise ConfigError(f"this client does not know {', '.join(sorted(unknown))}")
@@ -130,7 +130,7 @@ def _described(version: int, topology: Mapping[str, Any]) -> ClusterMap:
 
 
 def _check_number(nodes: Sequence[Any]) -> None:
-    """Refuse more nodes than a cluster has, before each gets its points on the ring."""
+    """Refuse more nodes than a cluster may have, before computing their points on the ring."""
     if len(nodes) > _MAX_NODES:
         raise ConfigError(f"more than {_MAX_NODES:,} nodes")
 

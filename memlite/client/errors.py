@@ -1,4 +1,4 @@
-"""What can go wrong with requests once a connection is open."""
+"""Errors of requests on an open connection."""
 
 from memlite.core.errors import MemliteError
 
@@ -31,8 +31,8 @@ class ConnectionLostError(MemliteError, ConnectionError):
 class OutcomeUnknownError(ConnectionLostError):
     """The connection was lost while a request was outstanding.
 
-    The server may or may not have carried it out. Sending it again is safe only where that does no
-    harm if it is carried out twice.
+    The server may or may not have carried it out. Sending it again is safe only if carrying it out
+    twice does no harm.
 
     Attributes:
         request: the request.
@@ -50,7 +50,7 @@ class NodeUnreachableError(ConnectionLostError):
 
 
 class DiscoveryError(MemliteError):
-    """No server has told, in a form that can be used, which nodes a cluster has."""
+    """No server has listed the nodes of a cluster in a usable form."""
 
 
 class CommandFailedError(MemliteError):

@@ -1,4 +1,4 @@
-"""Following a cluster: asking again and again which nodes it has."""
+"""Follows a cluster by asking for its nodes periodically."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from memlite.core.errors import MemliteError
 
 __all__ = ["Follower"]
 
-# Seeds are asked at most so often, in seconds, however many requests fail.
+# The shortest time between two queries of the seeds, in seconds, however many requests fail.
 _LEAST_PAUSE: Final = 1.0
 
 
@@ -22,12 +22,12 @@ class Follower:
     """Keeps up with the nodes of a cluster.
 
     Args:
-        seeds: servers that list the nodes. The one that has answered last is asked first.
+        seeds: servers that list the nodes. The last one that answered is asked first.
         connect: opens connections.
-        hash_name: how keys are spread, if the seeds do not say.
+        hash_name: how keys are distributed, if the seeds do not tell.
         hash_tag: likewise.
-        changed: is given each new version.
-        interval: seconds between two questions; at least 1.
+        changed: called with each new version.
+        interval: seconds between two queries; at least 1.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class Follower:
         self._interval = interval
         self._version: int | None = None
         self._asking = asyncio.Lock()
-        self._asked = -math.inf  # when, by the loop's clock
+        self._asked = -math.inf  # time of the last query, by the loop's clock
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Ask for the first time, and go on in the background.
+        """Ask for the first time, and continue in the background.
 
         Raises:
             DiscoveryError: no seed lists nodes.
@@ -60,7 +60,7 @@ class Follower:
         self._task = asyncio.get_running_loop().create_task(self._go_on())
 
     async def stop(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -71,9 +71,9 @@ class Follower:
         self._wanted.set()
 
     async def refresh(self) -> None:
-        """Ask now, unless that was done within the last second or it is stopped.
+        """Ask now, unless already done within the last second or stopped.
 
-        If no seed answers, everything stays as it is.
+        If no seed answers, the nodes stay as they are.
         """
         loop = asyncio.get_running_loop()
         async with self._asking:
@@ -104,7 +104,7 @@ class Follower:
                 continue
             self._seeds.remove(seed)
             self._seeds.insert(0, seed)
-            # A lower version comes from a proxy that has not heard of the last change.
+            # A lower version comes from a proxy that does not know of the last change.
             if self._version is None or found.version > self._version:
                 self._version = found.version
                 self._changed(found)

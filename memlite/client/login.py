@@ -1,7 +1,7 @@
 """Authentication as the first exchange on a connection, without I/O.
 
-A login is a request and a check of its reply. `memlite.client.transport.open_transport` carries one
-out; code with a socket of its own can do so as well.
+A login is a request and a check of its reply. `memlite.client.transport.open_transport` carries it
+out; code with its own socket can do so as well.
 """
 
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class LoginRefusedError(MemliteError, ConnectionError):
 
 
 class Login(Protocol):
-    """A login as a value: what to send, and whether the reply accepts it."""
+    """A login as a value: the bytes to send, and the check of the reply."""
 
     @property
     def request(self) -> bytes:
@@ -56,7 +56,7 @@ class Login(Protocol):
 
         Raises:
             LoginRefusedError: the server does not accept the login.
-            ConnectionError: it does not accept the connection.
+            ConnectionError: the server does not accept the connection.
         """
 
 

@@ -1,4 +1,4 @@
-"""A node of a cluster, to which a connection is opened when it is needed."""
+"""A node of a cluster with a connection that is opened on demand."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,15 +14,15 @@ __all__ = ["LazyNode", "Opener", "reason_of"]
 Opener = Callable[[Address], Awaitable[Connection]]
 """Opens a connection; raises OSError."""
 
-# After a failure, no further attempt is made for so many seconds.
+# After a failure, no further attempt is made for this many seconds.
 _PAUSE: Final = 1.0
 
 
 class LazyNode:
-    """A node that is connected to by the first request for it, and again when that was lost.
+    """A node that is connected to on the first request, and again after a connection was lost.
 
     Args:
-        address: the node's.
+        address: the node's address.
         connect: opens a connection.
     """
 
@@ -33,7 +33,7 @@ class LazyNode:
         self._connecting = asyncio.Lock()
         self._failure = ""
         self._retry_at = 0.0  # by the loop's clock
-        self._using = 0  # requests that are not finished
+        self._using = 0  # unfinished requests
         self._retired = self._closed = False
 
     async def request(self, data: bytes, shape: Shape) -> Reply:
@@ -55,19 +55,19 @@ class LazyNode:
                 self.abort()
 
     def retire(self) -> None:
-        """Close the connection once all requests are answered; there must be no more."""
+        """Close the connection once all requests are answered; no more may be sent."""
         self._retired = True
         if not self._using:
             self.abort()
 
     def abort(self) -> None:
-        """Close the connection at once. Requests that are outstanding fail."""
+        """Close the connection at once. Outstanding requests fail."""
         self._closed = True
         if self._connection is not None:
             self._connection.abort()
 
     async def close(self) -> None:
-        """Do the same, and wait until it is closed."""
+        """Close the connection at once, and wait until it is closed."""
         self.abort()
         if self._connection is not None:
             await self._connection.close()
@@ -76,7 +76,7 @@ class LazyNode:
         async with self._connecting:
             connection = self._connection
             if connection is not None and connection.lost is None:
-                return connection  # of another request, meanwhile
+                return connection  # opened by another request in the meantime
             loop = asyncio.get_running_loop()
             if self._closed or loop.time() < self._retry_at:
                 raise self._error(None)
@@ -98,7 +98,7 @@ class LazyNode:
 
 
 def reason_of(error: Exception) -> str:
-    """Return in a few words why there is no connection."""
+    """Return a few words on why there is no connection."""
     if isinstance(error, TimeoutError) and not error.args:  # not the system's
         return "it does not answer"
     return (isinstance(error, OSError) and error.strerror) or str(error)

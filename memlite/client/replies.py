@@ -1,7 +1,7 @@
 """Replies of the text protocol, the client's side: bytes in, reply values out, without I/O.
 
-`ReplyReader` builds a value for every part of a reply and has to be told the shape of each reply
-that it is to read. `memlite.client.scanner` finds where replies end without building anything.
+`ReplyReader` builds a value for every part of a reply and needs to know the shape of each reply.
+`memlite.client.scanner` finds where replies end without building anything.
 """
 
 import re
@@ -35,27 +35,27 @@ LINE_LENGTH: Final = 64 * 1024
 """Default limit for a line of a reply, in bytes. The lines that servers send are far shorter."""
 
 VALUE_LENGTH: Final = 1024 * 1024 * 1024
-"""Default limit for a value, in bytes: the largest item size that servers can be set to."""
+"""Default limit for a value, in bytes: the largest item size that servers can be configured for."""
 
 _FENCE_REPLY: Final = b"VERSION "
 _UNAUTHENTICATED: Final = b"CLIENT_ERROR unauthenticated"
 _CRLF: Final = b"\r\n"
 _ROW: Final = (b"STAT ", b"ITEM ", b"PREFIX ", b"key=", b"mg ")
 _ERRORS: Final = frozenset((b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR", b"INVALID"))
-# Lines that most replies end with: they need no regular expression.
+# Lines that end most replies; they need no regular expression.
 _FREQUENT: Final = frozenset(
     b"END STORED NOT_STORED EXISTS NOT_FOUND DELETED TOUCHED OK HD EN".split()
 )
 _is_status = re.compile(rb"[A-Z_]+(?::? .*|:)?|[0-9]+ *", re.DOTALL).fullmatch
 _LENGTH_DIGITS: Final = 19
-# Bytes of a line that the fast path takes: a key, and numbers of a few digits.
+# The longest line for the fast path, in bytes: a key, and numbers of a few digits.
 _SHORT: Final = 320
-# Takes half the time of a call of the class.
+# Takes half the time of calling the class.
 _new: Final = tuple.__new__
 
 
 class Shape(Enum):
-    """What a reply consists of, and so where it ends."""
+    """The parts that a reply consists of, which determine where it ends."""
 
     LINE = auto()
     """One line."""
@@ -91,7 +91,7 @@ class Fault(Enum):
     LENGTH = auto()
     """A value does not end where its announced length says."""
     EXCESS = auto()
-    """More was sent than was asked for."""
+    """The peer sent more than was requested."""
 
 
 class ReplyError(ProtocolViolation):
@@ -143,7 +143,7 @@ class Item(NamedTuple):
 
     @property
     def key(self) -> bytes | None:
-        """The key; of a meta command's reply the ``k`` flag's, None if it was not asked for."""
+        """The key; for a meta command, that of the ``k`` flag, None if it was not requested."""
         if self.head.startswith(b"VALUE "):
             return self.head[6 : self.head.index(b" ", 6)]
         return self.token(b"k")
@@ -179,7 +179,7 @@ class Item(NamedTuple):
 
 
 Part = Line | Item
-"""What a reply consists of."""
+"""A part of a reply."""
 
 END: Final = Line(b"END")
 """The line after a retrieval's items: always this object."""
@@ -239,7 +239,7 @@ class ReplyReader:
             an error.
 
     Attributes:
-        spent: whether the connection is unusable after the reply that was read last.
+        spent: whether the connection is unusable after the last reply read.
     """
 
     def __init__(
@@ -256,16 +256,16 @@ class ReplyReader:
         self._reply_length = reply_length
         self._default = default
         self._expected: deque[Shape] = deque()
-        self._shape: Shape | None = None  # of the reply that is being read
+        self._shape: Shape | None = None  # of the reply being read
         self._parts: list[Part] = []
         self._lines = 0  # of that reply, so far
         self._size = 0  # of those parts, in bytes, if it is limited
         self._chunks: list[bytes] = []
         self._have = 0
-        self._need = 0  # bytes that must be there to go on; 0: a line ending must be
+        self._need = 0  # bytes required to continue; 0: a line ending is required
 
     def expect(self, shape: Shape) -> None:
-        """Announce a reply; to be called once for each request that is sent, in order."""
+        """Announce a reply; call once for each request sent, in order."""
         self._expected.append(shape)
 
     @property
@@ -321,7 +321,7 @@ class ReplyReader:
                 if shape is None:
                     line = data[position : position + _SHOWN_LENGTH]
                     raise ReplyError(Fault.EXCESS, "unexpected data after the reply", line)
-                # The fast path: a frequent line, or a hit of one key, all of it.
+                # The fast path: a frequent line, or a complete hit of one key.
                 newline = find(b"\r\n", position, position + _SHORT)
                 line = data[position:newline] if newline > 0 else b""
                 known = one_line.get(line)
@@ -345,7 +345,7 @@ class ReplyReader:
                 return
             end = newline - 1 if newline > position and data[newline - 1] == _CR else newline
             line = data[position:end]
-            # Only VALUE and VA begin so.
+            # Only VALUE and VA begin like this.
             length = self._announced(line, shape) if data[position] == _V else -1
             if length < 0:
                 position = newline + 1
@@ -384,10 +384,10 @@ class ReplyReader:
         return Reply(tuple(parts))
 
     def _count(self, size: int, limit: int) -> None:
-        """Count bytes of the reply that is being read.
+        """Count bytes of the reply being read.
 
         Raises:
-            ReplyError: it is too long.
+            ReplyError: the reply is too long.
         """
         self._size += size
         if self._size > limit:

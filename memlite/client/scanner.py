@@ -13,7 +13,7 @@ from memlite.protocol.numbers import small_number
 __all__ = ["Outcome", "ReplyScanner", "fixed_size_matcher", "split_gets"]
 
 Outcome = int | bytes
-"""What a reply says: how many items it contains, or its line without the line ending.
+"""The outcome of a reply: the number of items, or its line without the line ending.
 
 ``END`` alone is 0; a meta command's item (``VA``) is 1.
 """
@@ -23,14 +23,14 @@ _E: Final = ord("E")
 _LF: Final = ord("\n")
 _LENGTH_DIGITS: Final = 19
 _NONE: Final = -3
-"""The length of no value, line ending included."""
+"""The length that stands for no value, line ending included."""
 _END: Final = b"END\r\n"
 
 
 class ReplyScanner:
     """Splits bytes, as they arrive, into replies to retrievals, storage and meta commands.
 
-    These replies tell themselves apart: one that begins with ``VALUE`` or is ``END`` belongs to a
+    These replies can be told apart: one that begins with ``VALUE`` or is ``END`` belongs to a
     retrieval, with or without cas uniques, in memcached's dialect or the lite one; ``VA`` announces
     a single value; any other reply is one line. Replies to ``stats``, dumps and ``watch`` need a
     `memlite.client.replies.ReplyReader`.
@@ -45,10 +45,10 @@ class ReplyScanner:
     def __init__(self, *, line_length: int = LINE_LENGTH, value_length: int = VALUE_LENGTH) -> None:
         self._line_length = line_length
         self._value_length = value_length
-        # The last part of an incomplete reply, from the line that is needed again.
+        # The last part of an incomplete reply, from the line that must be parsed again.
         self._chunks: list[bytes] = []
         self._have = 0
-        self._need = 0  # bytes that must be there to go on; 0: a line ending must be
+        self._need = 0  # bytes required to continue; 0: a line ending is required
         self._items = 0  # complete items of that reply
         self._carried: list[bytes] = []  # their bytes, if `split` is called
         self._data = b""
@@ -61,16 +61,16 @@ class ReplyScanner:
     def split(self, data: bytes) -> list[bytes]:
         """Return the replies that `data` completes, each as it was received.
 
-        Not to be used in turn with `feed` while a reply is incomplete.
+        Do not alternate with `feed` while a reply is incomplete.
 
         Raises:
-            ReplyError: this is not what a memcached server sends.
+            ReplyError: the data does not come from a memcached server.
         """
         if self._chunks or self._items:
             return self._split_any(data)
         # The fast path, at two thirds of the cost, for complete replies of the usual kinds: items
-        # of a `get`, `gets` or `mg`, and lines. From the first reply that is anything else,
-        # `_split_any` decides, errors included. Slices are compared, as calling `startswith` takes
+        # of a `get`, `gets` or `mg`, and lines. `_split_any` handles everything from the first
+        # other reply on, including errors. Slices are compared because calling `startswith` takes
         # longer.
         replies: list[bytes] = []
         start = position = 0  # of the reply, and of its next line
@@ -108,7 +108,7 @@ class ReplyScanner:
         return replies
 
     def _split_any(self, data: bytes) -> list[bytes]:
-        """Return the replies that `data` completes, whatever they are and however they arrive."""
+        """Return the replies that `data` completes, of any kind and however they arrive."""
         ends: list[int] = []
         self.feed(data, ends)
         data, self._data = self._data, b""
@@ -126,14 +126,14 @@ class ReplyScanner:
         return replies
 
     def feed(self, data: bytes, ends: list[int] | None = None) -> list[Outcome]:
-        """Return what the replies say that `data` completes, in order.
+        """Return the outcomes of the replies that `data` completes, in order.
 
         Args:
             data: the bytes that have arrived.
-            ends: for `split`: gets the position after each reply.
+            ends: for `split`: receives the position after each reply.
 
         Raises:
-            ReplyError: this is not what a memcached server sends.
+            ReplyError: the data does not come from a memcached server.
         """
         if self._chunks:
             self._chunks.append(data)
@@ -210,7 +210,7 @@ class ReplyScanner:
                     outcomes.append(1)
                     position = after
                 else:
-                    # A retrieval that fails midway ends with such a line, too.
+                    # A retrieval that fails midway also ends with such a line.
                     outcomes.append(data[position:end])
                     position = end + 2
             items = 0
@@ -239,14 +239,14 @@ def _not_a_reply(line: bytes) -> ReplyError:
 
 
 def split_gets(data: bytes) -> tuple[list[bytes], int]:
-    """Return the replies to gets of one key that `data` begins with, each without its ``END``.
+    """Return the replies to single-key gets at the start of `data`, each without its ``END``.
 
     It costs a quarter of `ReplyScanner.split`: the bytes are cut at every ``END``, and each piece
     must be empty, a miss, or an item of just the length that it announces. So a value may contain
     ``END`` without being cut: its piece would be too short.
 
     Args:
-        data: what a server has sent, from the beginning of a reply.
+        data: the bytes sent by a server, from the beginning of a reply.
 
     Returns:
         The replies, and where they end. The rest is another kind of reply, or a part of one.
@@ -271,7 +271,7 @@ def split_gets(data: bytes) -> tuple[list[bytes], int]:
             break
     else:
         return pieces, size
-    first = pieces.index(piece)  # an equal one before it would have ended the loop as well
+    first = pieces.index(piece)  # an equal piece before it would also have ended the loop
     rest = pieces[first:]
     del pieces[first:]
     return pieces, size - sum(map(len, rest)) - len(_END) * len(rest)
@@ -282,14 +282,15 @@ def fixed_size_matcher(size: int, *, lite: bool = False) -> Callable[[bytes], li
 
     It costs a fifth of `ReplyScanner.feed`. It takes the bytes that have arrived and returns a
     letter for each reply: ``V`` for one item with a value of `size` bytes, ``E`` for a miss, ``S``
-    for ``STORED``. If there is anything else, be it only a part of a reply, the last element is
-    empty, and the bytes must be given to a `ReplyScanner`.
+    for ``STORED``. If there is anything else, even just a part of a reply, the last element is
+    empty, and the bytes must be passed to a `ReplyScanner`.
 
     Args:
-        size: of the values, in bytes.
+        size: the size of the values, in bytes.
         lite: whether the server speaks the lite dialect, whose items have no flags.
     """
-    # The letter first, and then what must follow it: with a single group, the list is flat.
+    # The letter comes first, then the text that must follow it: with a single group, the list is
+    # flat.
     words = rb"[^ ]+" if lite else rb"[^ ]+ [^ ]+"
     item = rb"(?<=V)ALUE %b %d\r\n.{%d}\r\nEND\r\n" % (words, size, size)
     reply = rb"([VES])(?:%b|(?<=S)TORED\r\n|(?<=E)ND\r\n)|.+" % item

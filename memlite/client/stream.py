@@ -1,4 +1,4 @@
-"""Replies that are taken part by part, such as those of dumps and ``watch``."""
+"""Replies that are consumed part by part, such as those of dumps and ``watch``."""
 
 import asyncio
 from typing import Protocol, Self
@@ -10,13 +10,13 @@ __all__ = ["ReplyStream", "StreamSource"]
 
 
 class StreamSource(Protocol):
-    """What a stream needs from its connection."""
+    """The interface that a stream needs from its connection."""
 
     def note_progress(self) -> None:
         """Restart the timeout."""
 
     def parts_taken(self) -> None:
-        """Continue reading, after the parts of a stream were taken."""
+        """Continue reading after the parts of a stream were taken."""
 
     def abort(self) -> None:
         """Close the connection without waiting until it is closed."""
@@ -60,7 +60,7 @@ class ReplyStream:
 
     @property
     def unread(self) -> int:
-        """How many parts have arrived that were not taken."""
+        """The number of parts that have arrived but were not taken."""
         return len(self._parts)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""TLS settings of a client, and the context that they stand for."""
+"""TLS settings of a client, and the SSL context they describe."""
 
 import ssl
 from dataclasses import dataclass
@@ -27,10 +27,10 @@ class TlsFileError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """How a client speaks TLS. Plain values, which can be sent to other processes.
+    """A client's TLS settings. Plain values, which can be sent to other processes.
 
     Attributes:
-        ca_cert: a PEM file with the certificates that the server's is verified against; empty for
+        ca_cert: a PEM file with the CA certificates to verify the server's certificate; empty for
             those this machine trusts.
         cert: a PEM file with the client's own certificate; empty for none.
         key: a PEM file with its private key; empty if `cert` contains it.

@@ -32,17 +32,17 @@ async def open_transport(
 
     Args:
         factory: makes the protocol, whose ``connection_made`` is called after the login.
-        address: the server's.
+        address: the server's address.
         tls: encrypts the connection; None for plain text.
         server_name: the name that the server's certificate must have, if not the host.
-        login: is carried out first; None for none.
+        login: carried out first; None for none.
 
     Returns:
         The protocol.
 
     Raises:
-        OSError: there is no connection. Its class and ``errno`` are those of the failed call, and
-            of the last address tried where a name has several.
+        OSError: there is no connection. Its class and ``errno`` are those of the failed call, for
+            the last address tried if a name has several.
         LoginRefusedError: the server does not accept the login.
     """
     protocol = factory()
@@ -91,7 +91,7 @@ async def _connect(
 async def _resolve(loop: asyncio.AbstractEventLoop, address: Address) -> list[str]:
     """Return a host's IP addresses, in the order in which to try them.
 
-    Event loops try all of them as well, but then raise an error of their own that hides the cause.
+    Event loops also try all of them, but then raise their own error, which hides the cause.
     """
     for family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError, ValueError):

@@ -1,3 +1,3 @@
-"""Several nodes: the topology, and the command that says where a key lives."""
+"""Clusters of nodes: the topology, and the ``memlite cluster`` command."""
 
 __all__: list[str] = []

@@ -50,7 +50,7 @@ def _route(options: argparse.Namespace) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
-    from memlite.cluster.mover.reading import read_with_mover  # which needs asyncio
+    from memlite.cluster.mover.reading import read_with_mover  # needs asyncio
     from memlite.cluster.show import as_json, as_text
 
     document, mover = read_with_mover(options.url, "cluster show")
@@ -72,7 +72,7 @@ def _plan(options: argparse.Namespace) -> None:
     import asyncio
 
     from memlite.cluster import plan as plans
-    from memlite.cluster.dump import survey_all  # which needs asyncio, too
+    from memlite.cluster.dump import survey_all  # needs asyncio, too
 
     if not options.add and not options.remove:
         options.parser.error("one of --add and --remove is required")
@@ -93,7 +93,7 @@ def _plan(options: argparse.Namespace) -> None:
 
 
 def _try(options: argparse.Namespace) -> None:
-    from memlite.cluster.trial import run_trial  # starts processes, which `route` need not know
+    from memlite.cluster.trial import run_trial  # starts processes; `route` does not need it
 
     run_trial(options.nodes, options.port, options.arguments)
 

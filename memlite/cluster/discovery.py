@@ -1,4 +1,4 @@
-"""Auto discovery: a topology in the words that clients understand."""
+"""Auto discovery: a topology in the formats that clients understand."""
 
 import ipaddress
 import json
@@ -11,12 +11,12 @@ __all__ = ["description_of", "ip_of", "listing_of"]
 
 
 def listing_of(version: int, topology: Topology, resolved: Callable[[Node], str]) -> bytes:
-    """Return the nodes as plain clients understand them; see `memlite.protocol.discovery.listing`.
+    """Return the nodes in the format of plain clients; see `memlite.protocol.discovery.listing`.
 
     Args:
         version: a number that rises with each change.
         topology: the nodes; none listens on a UNIX socket.
-        resolved: returns the IP address of a node that is known by its host name, if it has one.
+        resolved: returns the IP address, if known, of a node that is given by host name.
     """
     nodes = []
     for node in topology.nodes:
@@ -26,7 +26,7 @@ def listing_of(version: int, topology: Topology, resolved: Callable[[Node], str]
 
 
 def description_of(version: int, topology: Topology) -> bytes:
-    """Return what `memlite.client.ClusterClient` needs to place keys as the cluster does."""
+    """Return the description with which `memlite.client.ClusterClient` places keys."""
     nodes = [
         {"name": node.name, "address": str(node.address), "weight": node.weight}
         for node in topology.nodes
@@ -36,7 +36,7 @@ def description_of(version: int, topology: Topology) -> bytes:
 
 
 def ip_of(host: str) -> str:
-    """Return the host if it is an IP address, else nothing."""
+    """Return the host if it is an IP address, else an empty string."""
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Asks nodes which items they hold."""
+"""Asks nodes for the items that they hold."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ _REQUEST = b"lru_crawler metadump all\r\n"
 async def survey_all(
     nodes: Sequence[Node], surveys: Sequence[Survey], access: NodeAccess, command: str = "plan"
 ) -> None:
-    """Count the items of all nodes, which are asked at the same time.
+    """Count the items of all nodes, asking them concurrently.
 
     Args:
         nodes: the nodes.
         surveys: one for each of them.
-        access: how they are connected to.
+        access: how to connect to them.
         command: the command that asks, for messages.
 
     Raises:
-        StartError: a node does not say all that it holds.
+        StartError: a node does not list all of its items.
     """
     label = f"cluster {command}: node "
     tasks = [
@@ -68,7 +68,7 @@ async def _count(label: str, stream: ReplyStream, survey: Survey) -> None:
                 raise StartError(f"{label}: is busy with another dump; try again")
             elif text != b"OK" and not survey.add(text):
                 raise StartError(f"{label}: refuses to list its items: {_shown(text)}")
-        await asyncio.sleep(0)  # another node's turn: a fast one would keep them all waiting
+        await asyncio.sleep(0)  # lets other tasks run: a fast node would block them all
     if not ended:
         raise StartError(f"{label}: did not list all of its items")
 

@@ -1,4 +1,4 @@
-"""Hot keys: those whose items have copies on all nodes."""
+"""Hot keys, whose items have copies on all nodes."""
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,15 +17,15 @@ _LONGEST_IN_BASE64: Final = 186
 
 @dataclass(frozen=True, slots=True)
 class HotKey:
-    """A key that is promoted, or was until lately.
+    """A key that is promoted, or was until recently.
 
     Attributes:
         key: the key.
-        epoch: of the cluster when it was promoted or demoted; 0 if the key is from a file or an
-            option.
-        demoted: whether it is to be read from its own node again. Changes still need to be made as
-            of a promoted key, as long as others may not know.
-        automatic: whether a proxy has promoted it, and may demote it.
+        epoch: the cluster's epoch when the key was promoted or demoted; 0 if it is from a file or
+            an option.
+        demoted: whether it is read from its own node again. Changes are still made as for a
+            promoted key, as long as other proxies may not know.
+        automatic: whether a proxy promoted it, and may demote it.
     """
 
     key: bytes
@@ -34,7 +34,7 @@ class HotKey:
     automatic: bool = False
 
     def encode(self) -> dict[str, Any]:
-        """Return it as JSON can have it."""
+        """Return the fields in a form that JSON can represent."""
         key = b64encode(self.key).decode()
         return {
             "key": key,
@@ -45,10 +45,10 @@ class HotKey:
 
     @classmethod
     def decode(cls, fields: Mapping[str, Any]) -> "HotKey":
-        """Return what `encode` has encoded.
+        """Parse the result of `encode`.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: the fields are invalid.
         """
         key, epoch = fields["key"], fields["epoch"]
         demoted, automatic = fields["demoted"], fields["automatic"]
@@ -59,10 +59,10 @@ class HotKey:
 
 
 def parse_hot_keys(keys: Iterable[bytes]) -> tuple[HotKey, ...]:
-    """Return hot keys of a file or an option, each once.
+    """Return the hot keys of a file or an option, without duplicates.
 
     Raises:
-        ConfigError: no client could send one, or there are too many.
+        ConfigError: no client could send one of them, or there are too many.
     """
     found = tuple(HotKey(_checked(key)) for key in dict.fromkeys(keys))
     if len(found) > MAX_HOT_KEYS:
@@ -73,22 +73,22 @@ def parse_hot_keys(keys: Iterable[bytes]) -> tuple[HotKey, ...]:
 def promote(
     present: Sequence[HotKey], keys: Iterable[bytes], epoch: int, *, automatic: bool = False
 ) -> tuple[HotKey, ...]:
-    """Return hot keys with some more.
+    """Return the hot keys with further ones.
 
     Args:
-        present: those that there are.
+        present: the present hot keys.
         keys: the further ones.
         epoch: see `HotKey`.
         automatic: see `HotKey`.
 
     Raises:
-        ConfigError: they would be too many.
+        ConfigError: there would be too many.
     """
     wanted = dict.fromkeys(keys)
     known = {one.key for one in present if not one.demoted}
     new = [HotKey(_checked(key), epoch, automatic=automatic) for key in wanted if key not in known]
     again = {one.key for one in new}
-    # What people have promoted is not demoted automatically.
+    # Keys promoted by hand are not demoted automatically.
     kept = (
         replace(one, automatic=one.automatic and (automatic or one.key not in wanted))
         for one in present
@@ -104,7 +104,7 @@ def promote(
 
 
 def demote(present: Sequence[HotKey], keys: Iterable[bytes], epoch: int) -> tuple[HotKey, ...]:
-    """Return hot keys of which some are demoted."""
+    """Return the hot keys with some of them demoted."""
     gone = set(keys)
     return tuple(
         replace(one, epoch=epoch, demoted=True) if one.key in gone and not one.demoted else one
@@ -113,7 +113,7 @@ def demote(present: Sequence[HotKey], keys: Iterable[bytes], epoch: int) -> tupl
 
 
 def remove(present: Sequence[HotKey], over: Iterable[HotKey]) -> tuple[HotKey, ...]:
-    """Return hot keys without some that were demoted; one that was promoted again stays."""
+    """Return the hot keys without some demoted ones; keys promoted again stay."""
     gone = set(over)
     return tuple(one for one in present if one not in gone)
 

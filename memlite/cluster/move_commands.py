@@ -133,7 +133,7 @@ def _replicas(text: str) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from memlite.cluster.mover.command import Request, run  # which needs asyncio
+    from memlite.cluster.mover.command import Request, run  # needs asyncio
 
     nodes: Sequence[str] = getattr(options, "nodes", ())
     run(

@@ -1,4 +1,4 @@
-"""Passwords and TLS of the nodes: the options, and connections with them."""
+"""Passwords and TLS for nodes: the options, and connections that use them."""
 
 import argparse
 import os
@@ -25,11 +25,11 @@ _PATIENCE: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class NodeAccess:
-    """How connections to nodes begin.
+    """How to connect to nodes.
 
     Attributes:
         tls: encrypts connections; None for plain text.
-        login: is carried out first; None for none.
+        login: carried out first; None for none.
     """
 
     tls: "ssl.SSLContext | None" = None
@@ -42,13 +42,13 @@ class NodeAccess:
             OSError: there is no connection, or the node does not accept the login.
             TimeoutError: it took too long.
         """
-        from memlite.client import connect  # needs asyncio, which those that read options do not
+        from memlite.client import connect  # needs asyncio, which parsing options does not
 
         return await connect(address, tls=self.tls, login=self.login, timeout=timeout)
 
 
 def add_node_access(parser: argparse.ArgumentParser) -> None:
-    """Add ``--node-user``, ``--node-password-file``, ``--node-tls`` and its others."""
+    """Add ``--node-user``, ``--node-password-file``, ``--node-tls`` and related options."""
     add = parser.add_argument_group("passwords and TLS of the nodes").add_argument
     add("--node-user", metavar="NAME", help="user name (memcached -Y)")
     add(
@@ -75,11 +75,11 @@ def add_node_access(parser: argparse.ArgumentParser) -> None:
 
 
 def node_access(command: str, options: argparse.Namespace) -> NodeAccess:
-    """Return what the options say.
+    """Return the access that the options describe.
 
     Args:
         command: the name of the command, for messages.
-        options: those of `add_node_access`.
+        options: the options of `add_node_access`.
 
     Raises:
         ConfigError: an option is wrong, or a file cannot be used.

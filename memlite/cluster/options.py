@@ -89,10 +89,10 @@ def add_topology_options(parser: argparse.ArgumentParser) -> None:
 
 
 def topology_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Topology:
-    """Return the topology that the options name; with ``--cluster`` the present one.
+    """Return the topology given by the options; with ``--cluster``, the present one.
 
     Raises:
-        ConfigError: something about it is wrong.
+        ConfigError: it is invalid.
         StartError: a cluster's store cannot be read, or no node has joined it.
     """
     if options.nodes is not None:
@@ -131,10 +131,10 @@ def _hot_keys(parser: argparse.ArgumentParser, options: argparse.Namespace) -> l
 
 
 def refuse_hash(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Refuse options that are for ``--nodes`` alone.
+    """Reject options that apply only to ``--nodes``.
 
     Raises:
-        ConfigError: there is one.
+        ConfigError: there is such an option.
     """
     if options.hot_key is not None:
         has = "a topology file has hot_keys = [...]"

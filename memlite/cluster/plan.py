@@ -1,4 +1,4 @@
-"""``memlite cluster plan``: what would change its node if nodes came or went. Without I/O."""
+"""``memlite cluster plan``: the items that a change of the nodes would move. Performs no I/O."""
 
 import json
 import re
@@ -35,15 +35,15 @@ class Tally:
     """Some items.
 
     Attributes:
-        items: how many.
-        bytes: the memory they take, with keys and overhead, as their node counts it.
+        items: number of items.
+        bytes: the memory they take, with keys and overhead, as counted by their node.
     """
 
     items: int = 0
     bytes: int = 0
 
     def add(self, size: int) -> None:
-        """Count an item of so many bytes."""
+        """Count an item of `size` bytes."""
         self.items += 1
         self.bytes += size
 
@@ -56,20 +56,20 @@ class Tally:
 class Survey:
     """Counts the items of one node, line by line of its ``lru_crawler metadump``.
 
-    With replicas, copies count as items. A node sends copies of the keys whose first node it is.
+    With replicas, copies count as items. A node sends copies of keys of which it is the first node.
 
     Attributes:
         held: all items.
-        elsewhere: those whose key is other nodes'.
-        moves: items by the node they go to, as an index in `Plan.nodes`.
-        deciding: how many keys get another first node.
+        elsewhere: items whose key belongs to other nodes.
+        moves: items by destination node, as an index in `Plan.nodes`.
+        deciding: number of keys that get another first node.
 
     Args:
         node: the node's index in the present topology.
         before: the present router.
         after: the planned one.
-        new_index: for the planned router's indexes, those in `Plan.nodes`.
-        replicas: on how many nodes an item is.
+        new_index: maps the planned router's indexes to those in `Plan.nodes`.
+        replicas: the number of nodes that store each item.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Survey:
             after = [self._new_index[one] for one in self._after.replicas(key, self._replicas)]
             self.deciding += after[0] != self._node
             for place, target in enumerate(after):
-                # A node that decides from now on gets the item also if it has a copy.
+                # A new deciding node receives the item even if it has a copy.
                 if target not in before or (not place and target != self._node):
                     self.moves.setdefault(target, Tally()).add(size)
         return True
@@ -112,15 +112,17 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a change of the nodes would move.
+    """The items that a change of the nodes would move.
 
     Attributes:
         nodes: the present nodes, then the added ones.
-        held: what each node holds now.
-        leave: what would leave each node.
-        arrive: what would come to each node.
-        elsewhere: items on nodes that have not their key at present. Proxies do not see them.
-        deciding: how many keys get another first node. These items are moved; others are copied.
+        held: the items that each node holds now.
+        leave: the items that would leave each node.
+        arrive: the items that would move to each node.
+        elsewhere: items on nodes to which their key does not belong at present. Proxies do not see
+            them.
+        deciding: number of keys that get another first node. These items are moved; others are
+            copied.
     """
 
     nodes: tuple[Node, ...]
@@ -144,17 +146,17 @@ class Plan:
 def changed(
     topology: Topology, add: Sequence[str], remove: Sequence[str], *, by_name: bool = False
 ) -> Topology:
-    """Return the topology with and without some nodes.
+    """Return the topology with some nodes added and removed.
 
     Args:
         topology: the present one.
         add: ``HOST:PORT`` or ``NAME=HOST:PORT`` each.
         remove: names or addresses.
-        by_name: whether the nodes are members of a cluster: they are sorted by name, and the name
-            of one that has none is its whole address.
+        by_name: whether the nodes are members of a cluster: they are sorted by name, and a node
+            without a name is named after its whole address.
 
     Raises:
-        ConfigError: a node to be added is there, one to be removed is not, or none is left.
+        ConfigError: a node to add already exists, a node to remove does not, or none would be left.
     """
     nodes = list(topology.nodes)
     for text in remove:
@@ -289,12 +291,12 @@ def _sum(tallies: Iterable[Tally]) -> Tally:
 
 
 def items_text(count: int) -> str:
-    """Return a number of items as people say it."""
+    """Return a number of items in words."""
     return "1 item" if count == 1 else f"{count:,} items"
 
 
 def size_text(count: float) -> str:
-    """Return bytes as people read them."""
+    """Return a number of bytes in a readable unit."""
     for unit in _UNITS[:-1]:
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

@@ -19,7 +19,7 @@ def as_text(document: Document, mover: MoverNote | None = None) -> str:
 
     Args:
         document: the cluster.
-        mover: what the process that moves keys says of itself.
+        mover: the note of the process that moves keys.
     """
     if not document.nodes:
         return "no members\n"

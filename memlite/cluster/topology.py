@@ -46,9 +46,9 @@ class Node:
     """A node.
 
     Attributes:
-        name: what is hashed.
+        name: the name that is hashed.
         address: where it listens.
-        weight: its share of the keys, relative to the others'.
+        weight: its share of the keys, relative to those of the other nodes.
     """
 
     name: str
@@ -58,11 +58,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Gutter:
-    """Nodes that serve the keys of others that are down.
+    """Nodes that serve the keys of nodes that are down.
 
     Attributes:
-        nodes: these nodes.
-        ttl: seconds that items live there at most.
+        nodes: the nodes.
+        ttl: the longest time to live of items there, in seconds.
     """
 
     nodes: tuple[Node, ...]
@@ -70,36 +70,36 @@ class Gutter:
 
 
 class Phase(Enum):
-    """How far a change of the nodes is, in which keys move between them.
+    """The phase of a change of the nodes, in which keys move between them.
 
     They come in this order; `BACK` may follow `MOVE` in place of `SETTLE`. Each must be known to
-    all before the next one. Without replicas there are no `GATHER` and no `SPREAD`.
+    all before the next one begins. Without replicas there is no `GATHER` and no `SPREAD`.
     """
 
     GATHER = "gather"
-    """Keys are where they were. No copy is read any more, and those that there will be are made."""
+    """Keys are at their former nodes. Copies are no longer read; the future ones are made."""
     PREPARE = "prepare"
-    """Keys are where they were. All changes of keys that will move are conditional."""
+    """Keys are at their former nodes. All changes of keys that will move are conditional."""
     MOVE = "move"
-    """Keys that move are frozen, and then at their new node."""
+    """Moving keys are frozen, and then stored at their new node."""
     SETTLE = "settle"
     """All keys are at their new nodes."""
     BACK = "back"
-    """Keys are where they were; those that have moved are given up, as a new node is gone."""
+    """Keys are at their former nodes; those that moved are given up, as a new node has failed."""
     SPREAD = "spread"
-    """Keys are where they belong, and the copies that there will be are made. None is read yet."""
+    """Keys are where they belong, and the missing copies are made. None is read yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A change of the nodes that is going on.
+    """A change of the nodes that is in progress.
 
     Attributes:
-        phase: how far it is.
-        nodes: the nodes there will be.
+        phase: the present phase.
+        nodes: the nodes after the change.
         nonce: 32 hexadecimal digits, at random; see `memlite.cluster.moving.marks`.
-        lost: nodes that keys were to move to when it began, and that are gone. Keys that only they
-            had to get go to other nodes, or stay where they are.
+        lost: nodes that were destinations when it began, and have failed since. Keys that only they
+            were to receive go to other nodes, or stay where they are.
     """
 
     phase: Phase
@@ -109,7 +109,7 @@ class Move:
 
     @property
     def begun(self) -> tuple[Node, ...]:
-        """The nodes that there were to be when the move began, sorted by name."""
+        """The intended nodes when the move began, sorted by name."""
         return tuple(sorted((*self.nodes, *self.lost), key=lambda node: node.name))
 
 
@@ -118,19 +118,19 @@ class Topology:
     """The nodes of a cluster, and how keys are spread over them.
 
     Attributes:
-        nodes: the nodes, in the order in which they were given.
+        nodes: the nodes, in the given order.
         hash: one of `memlite.routing.HASHES`.
         hash_tag: the characters around the part of a key that is hashed; empty for none.
-        on_return: what a proxy does with a node that may have missed changes, before it is used
-            again; one of `ON_RETURN`.
-        gutter: what serves keys of nodes that are down; None for nothing.
-        replicas: on how many nodes an item is, the key's own node included.
-        write: what the reply to a change waits for with replicas; one of `WRITE`.
+        on_return: how a proxy treats a node that may have missed changes before using it again; one
+            of `ON_RETURN`.
+        gutter: the nodes that serve keys of nodes that are down; None for none.
+        replicas: the number of nodes that store each item, the key's own node included.
+        write: with replicas, which nodes the reply to a change waits for; one of `WRITE`.
         read: which of these nodes answer reads; one of `READ`.
-        move: a change of the nodes that is going on, from `nodes` to its own; None for none.
+        move: a change in progress, from `nodes` to the nodes in it; None for none.
         hot_keys: keys whose items have copies on all nodes.
-        multi_gets: whether a get of several keys is split by their nodes, or is sent to one node as
-            a whole, which must have them all; one of `MULTI_GETS`.
+        multi_gets: whether a get of several keys is split by node, or sent as a whole to one node,
+            which must have them all; one of `MULTI_GETS`.
     """
 
     nodes: tuple[Node, ...]
@@ -146,26 +146,26 @@ class Topology:
     multi_gets: str = "sharded"
 
     def router(self) -> Router:
-        """Return a router, whose indexes are those of `nodes`.
+        """Return a router whose results are indexes in `nodes`.
 
         Raises:
-            ConfigError: the topology is not possible.
+            ConfigError: the topology is impossible.
         """
         return self._router(self.nodes)
 
     def next_router(self) -> Router:
-        """Return the router for after the move, whose indexes are those of its nodes.
+        """Return the router for after the move, whose results are indexes in the move's nodes.
 
         Raises:
-            ConfigError: the topology is not possible.
+            ConfigError: the topology is impossible.
         """
         return self._router(self.nodes if self.move is None else self.move.nodes)
 
     def begun_router(self) -> Router:
-        """Return the router for after the move as it began, whose indexes are those of `begun`.
+        """Return the router for after the move as originally begun; its results index `begun`.
 
         Raises:
-            ConfigError: the topology is not possible.
+            ConfigError: the topology is impossible.
         """
         return self._router(self.nodes if self.move is None else self.move.begun)
 
@@ -175,7 +175,7 @@ class Topology:
 
 
 def default_name(address: Address, hash_name: str) -> str:
-    """Return the name that is hashed for a node that has none of its own."""
+    """Return the name that is hashed for a node without a name of its own."""
     return address.path or node_name(address.host, address.port, hash_name)
 
 
@@ -190,11 +190,10 @@ def parse_nodes(
     hot_keys: Sequence[bytes] = (),
     multi_gets: str = "sharded",
 ) -> Topology:
-    """Return the topology of nodes that are given by their addresses, separated by commas.
+    """Parse a comma-separated list of node addresses into a topology.
 
     Raises:
-        ConfigError: an address is wrong or there twice, or an argument is not one of those that
-            `make_router` takes.
+        ConfigError: an address is invalid or repeated, or `make_router` rejects an argument.
     """
     addresses = [parse_address(part.strip()) for part in text.split(",")]
     nodes = tuple(Node(default_name(address, hash_name), address) for address in addresses)
@@ -207,10 +206,10 @@ def read_topology(path: Path, patience: float = PATIENCE) -> Topology:
 
     Args:
         path: the file.
-        patience: seconds to wait for the end of what is not a file; see `read_whole`.
+        patience: seconds to wait for the end of input that is not a regular file; see `read_whole`.
 
     Raises:
-        ConfigError: it cannot be read, or something in it is wrong; the text is one line, with the
+        ConfigError: it cannot be read, or its content is invalid; the text is one line, with the
             file's name.
     """
     try:
@@ -316,7 +315,7 @@ def _text(table: Mapping[str, Any], key: str, default: str) -> str:
 
 
 def _choice(table: Mapping[str, Any], key: str, choices: Sequence[str]) -> str:
-    """Return the text of a key, or the first of the choices if it is not there."""
+    """Return the text of a key, or the first choice if the key is absent."""
     value = _text(table, key, choices[0])
     if value not in choices:
         raise ConfigError(f"{key}: must be one of {', '.join(choices)}, not {value!r}")
@@ -331,10 +330,10 @@ def _number(table: Mapping[str, Any], key: str, default: int) -> int:
 
 
 def check_replicas(topology: Topology) -> None:
-    """Check what goes together with replicas and hot keys.
+    """Check that the settings are compatible with replicas and hot keys.
 
     Raises:
-        ConfigError: something does not.
+        ConfigError: a setting is not.
     """
     replicas, nodes = topology.replicas, len(topology.nodes)
     if replicas < 1 or (nodes and replicas > nodes):

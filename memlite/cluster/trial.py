@@ -1,4 +1,4 @@
-"""A whole cluster on this machine, for trying it: ``memlite cluster try``."""
+"""A whole cluster on this machine, to try it out: ``memlite cluster try``."""
 
 import contextlib
 import signal
@@ -18,12 +18,12 @@ _POLL_SECONDS = 0.1
 
 
 def run_trial(count: int, port: int, arguments: Sequence[str]) -> None:
-    """Run nodes and a proxy in front of them until a signal asks to stop.
+    """Run nodes and a proxy in front of them until a signal stops them.
 
     Args:
         count: the number of nodes, which take the ports after the proxy's.
         port: the proxy's TCP port.
-        arguments: of the nodes' command lines.
+        arguments: arguments for the nodes' command lines.
 
     Raises:
         StartError: a node or the proxy did not start, or the proxy has ended.
@@ -45,7 +45,7 @@ def _start(
     name: str,
     process: contextlib.AbstractContextManager[ServerProcess],
 ) -> ServerProcess:
-    """Start a process that is stopped with the stack.
+    """Start a process, which is stopped with the stack.
 
     Raises:
         StartError: it did not start; the text is one line.
@@ -75,7 +75,7 @@ def _introduction(proxy: ServerProcess, nodes: dict[str, ServerProcess], address
 
 
 def _watch(proxy: ServerProcess, nodes: dict[str, ServerProcess]) -> NoReturn:
-    """Report nodes that end, as they do when somebody tries what happens then.
+    """Report nodes that end, for example because the user kills one to see the effect.
 
     Raises:
         StartError: the proxy has ended.

@@ -13,7 +13,7 @@ class ExtendedOption(NamedTuple):
     """One key of ``-o``.
 
     Attributes:
-        help: what it does; empty for keys that only concern memcached.
+        help: the help text; empty for keys that only concern memcached.
         low: the least value allowed, or None if the key takes no value.
         high: the largest value allowed.
         optional: whether the value may be left out.
@@ -154,7 +154,7 @@ class ExtendedOptions:
 
     @property
     def lru_crawler(self) -> bool:
-        """Whether ``lru_crawler`` commands are enabled at start; the last key that says so wins."""
+        """Whether ``lru_crawler`` commands are enabled at start; the last such key wins."""
         keys = [key for key in self.given if key in ("lru_crawler", "no_lru_crawler", "no_modern")]
         return not keys or keys[-1] == "lru_crawler"
 
@@ -165,7 +165,7 @@ class ExtendedOptions:
 
     @property
     def track_sizes(self) -> bool:
-        """Whether ``stats sizes`` answers."""
+        """Whether ``stats sizes`` is enabled."""
         return "track_sizes" in self.given
 
     @classmethod

@@ -30,7 +30,8 @@ def read_file(path: str) -> Iterator[tuple[Option, str]]:
         if option is None:
             raise ConfigError(f"{path}: unknown setting {key!r}")
         if option.name == "unix-mask" and not isinstance(value, str):
-            # TOML reads 700 as decimal and 0o700 as octal; only a string means what the flag does.
+            # TOML reads 700 as decimal and 0o700 as octal; only a string has the meaning of the
+            # flag.
             raise ConfigError(f'{path}: {key}: must be a string such as "700"')
         yield option, _text(path, key, value)
 

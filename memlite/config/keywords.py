@@ -34,13 +34,12 @@ def flags(settings: Mapping[str, object]) -> list[str]:
     """Return settings as arguments of the command line.
 
     Args:
-        settings: values by their names in `Config`. None and False stand for an option that is
-            left out. A size may be a string such as ``64m``, ``unix_mask`` a number, ``listen`` a
-            string or a sequence, and ``extended`` a mapping of keys, in which True stands for a
-            key without a value.
+        settings: values by their names in `Config`. None and False omit an option. A size may be a
+            string such as ``64m``, ``unix_mask`` a number, ``listen`` a string or a sequence, and
+            ``extended`` a mapping of keys, in which True stands for a key without a value.
 
     Raises:
-        ConfigError: a name is unknown, or a value of a type that stands for nothing.
+        ConfigError: a name is unknown, or a value has an unsupported type.
     """
     found: list[str] = []
     for name, value in settings.items():

@@ -1,4 +1,4 @@
-"""The format of the log, before the settings are known to be right."""
+"""The format of the log, before the settings are known to be valid."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ _OPTION = OPTIONS_BY_NAME["log-format"]
 
 
 def asks_for_json(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Return whether settings that may be wrong ask for JSON.
+    """Return whether settings that may be invalid ask for JSON.
 
     Args:
         arguments: the command line without the program's name.

@@ -39,7 +39,7 @@ class Option(NamedTuple):
 
     Attributes:
         name: the long flag; with ``_`` in place of ``-``, the field in `Config`.
-        help: what it does, in a line or two.
+        help: the help text, in a line or two.
         short: the one-letter flag.
         metavar: the name of the value in help texts; None for a switch.
         parse: converts the value from text; raises ValueError.

@@ -73,11 +73,11 @@ def integer(low: int, high: int) -> Callable[[str], int]:
 
 
 class Automatic(int):
-    """A number of which there may be less, where so many are impossible."""
+    """A number that may be reduced where it is not possible."""
 
 
 def threads(text: str) -> int:
-    """Parse the number of worker processes; ``auto`` is that of the cores the process may use."""
+    """Parse the number of worker processes; ``auto`` is the number of usable cores."""
     if text == "auto":
         from memlite.core.machine import usable_cores  # rarely needed
 
@@ -131,7 +131,7 @@ def item_size(text: str) -> int:
 
 
 def nanoseconds(text: str) -> int:
-    """Return the nanoseconds of a time such as 500us, 10ms or 1.5s; 0 is none."""
+    """Parse a time such as 500us, 10ms or 1.5s into nanoseconds; 0 is none."""
     match = _DURATION.fullmatch(text.strip())
     if not match:
         if text.strip() == "0":
@@ -141,7 +141,7 @@ def nanoseconds(text: str) -> int:
 
 
 def duration(text: str) -> str:
-    """Accept what `nanoseconds` reads, up to an hour."""
+    """Accept a time in the format of `nanoseconds`, up to an hour."""
     found = nanoseconds(text)
     if not found and any(digit in text for digit in "123456789"):
         raise ValueError(f"must be at least 1ns, or 0 for none, not {text}")
@@ -197,7 +197,7 @@ def addresses(text: str) -> tuple[str, ...]:
 
 
 def http_address(text: str) -> str:
-    """Accept a port, or a host and a port, and before that what `-l` has for TLS."""
+    """Accept a port, or a host and a port, after an optional TLS prefix as for `-l`."""
     match = _HTTP_ADDRESS.fullmatch(text)
     if not match or int(match[1]) > 65535:
         raise ValueError(f"must end in a port, such as 9150 or 0.0.0.0:9150, not {text!r}")
@@ -205,7 +205,7 @@ def http_address(text: str) -> str:
 
 
 def otlp_url(text: str) -> str:
-    """Accept the URL of a receiver, or ``env``."""
+    """Accept the URL of an OTLP receiver, or ``env``."""
     if text != "env" and not _HTTP_URL.fullmatch(text):
         raise ValueError(f"must be env, or a URL such as http://localhost:4318, not {text!r}")
     if text.rstrip("/").endswith(("/v1/metrics", "/v1/traces")):

@@ -13,7 +13,7 @@ def with_implied(values: dict[str, Any]) -> dict[str, Any]:
     """Fill in the values that others imply, as memcached does.
 
     Args:
-        values: the values that were set, by their field in `Config`; it is changed.
+        values: the values that were set, by field in `Config`; modified in place.
 
     Returns:
         `values`.

@@ -14,7 +14,7 @@ _OF_A_PORT = re.compile(r"_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)$")
 
 
 def is_service_link(variable: str, text: str) -> bool:
-    """Return whether an environment variable describes a service, and is no setting of memlite.
+    """Return whether an environment variable describes a service rather than a memlite setting.
 
     Args:
         variable: its name.

@@ -81,7 +81,7 @@ class Config:
 
     @property
     def slow_nanoseconds(self) -> int:
-        """How long a command takes that is slow; 0 if nobody wants to know."""
+        """The duration from which a command counts as slow; 0 to disable the slow log."""
         return nanoseconds(self.slow_log)
 
 

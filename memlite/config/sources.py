@@ -46,7 +46,7 @@ def load(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         environment: environment variables by name.
 
     Raises:
-        ConfigError: one of them is wrong; the text names it, in one line.
+        ConfigError: a setting is invalid; the text names it, in one line.
     """
     flags, path, actions = _read_flags(arguments)
     if actions & {"help", "version", "license"}:
@@ -141,7 +141,7 @@ def _add(layer: _Layer, option: Option, text: str, *, source: str, label: str) -
     """Add an option to a layer.
 
     Args:
-        layer: it is changed.
+        layer: the layer, modified in place.
         option: the option.
         text: its value.
         source: as in `Settings.sources`.

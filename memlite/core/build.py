@@ -1,4 +1,4 @@
-"""What is compiled: which build is running, what classes tell mypyc, and the modules in C.
+"""The compiled build: which build is running, class attributes for mypyc, and C modules.
 
 See docs/how-to/install-the-compiled-build.md.
 """
@@ -37,7 +37,7 @@ def running_build() -> str:
     """Return which build is running.
 
     Returns:
-        ``compiled``; ``interpreted`` if only the modules in C are there; or ``pure``.
+        ``compiled``; ``interpreted`` if only the C modules are available; or ``pure``.
     """
     found = build_of(clock)  # any module that the build compiles would do
     return "interpreted" if found == "pure" and _has_extensions() else found
@@ -49,7 +49,7 @@ def describe_build() -> str:
 
 
 def _has_extensions() -> bool:
-    """Return whether the modules in C are there and may be used, without importing them."""
+    """Return whether the C modules exist and may be used, without importing them."""
     # All of them are compiled together.
     start = os.path.join(_PACKAGE, "server", "execution", "_native")  # noqa: PTH118
     return not os.environ.get("MEMLITE_NO_EXTENSIONS") and any(
@@ -66,10 +66,10 @@ def build_of(module: ModuleType) -> str:
 
 
 def extension(name: str, version: int) -> ModuleType | None:
-    """Return a module in C; None if it was not compiled, or for another version of what uses it.
+    """Return a C module; None if it was not compiled, or was compiled for another version.
 
-    None as well if the environment has ``MEMLITE_NO_EXTENSIONS``: its counterpart in Python
-    serves then.
+    Also None if ``MEMLITE_NO_EXTENSIONS`` is set in the environment: its counterpart in Python
+    then serves.
     """
     if os.environ.get("MEMLITE_NO_EXTENSIONS"):
         return None

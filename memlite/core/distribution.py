@@ -17,8 +17,8 @@ def not_installed(error: ModuleNotFoundError, extra: str) -> str:
         The package's name and the command that installs it, in one line.
 
     Raises:
-        ModuleNotFoundError: `error` itself, if it is one of memlite's own modules that is missing;
-            installing an extra would not help.
+        ModuleNotFoundError: `error` itself, if one of memlite's own modules is missing: installing
+            an extra would not help.
     """
     name = error.name or "memlite"
     if name.partition(".")[0] == "memlite":

@@ -1,7 +1,7 @@
 """The hierarchy of errors that memlite raises on purpose.
 
-An error that can reach a client says why a command failed, in a type and a few words. How that is
-worded on the wire is up to each protocol. An error that stops the program carries its exit code.
+An error that can reach a client says why a command failed, by its type and a few words; each
+protocol has its own wording for it. An error that stops the program carries its exit code.
 """
 
 import enum
@@ -29,7 +29,7 @@ class MemliteError(Exception):
 
 
 class ConfigError(MemliteError):
-    """A setting is wrong. The text is one line that names the setting and how to fix it."""
+    """A setting is invalid. The text is one line that names the setting and how to fix it."""
 
     exit_code = EXIT_USAGE
 
@@ -45,7 +45,7 @@ class CommandError(MemliteError):
 
 
 class Shortage(enum.Enum):
-    """What there was not enough memory for."""
+    """The purposes for which there was not enough memory."""
 
     ITEM = "storing object"
     NUMBER = "storing the new number"
@@ -57,7 +57,7 @@ class OutOfMemoryError(CommandError):
     """The item does not fit, and nothing may be evicted (``-M``) or would make enough room.
 
     Attributes:
-        shortage: what the memory was needed for.
+        shortage: the purpose of the memory.
     """
 
     def __init__(self, shortage: Shortage = Shortage.ITEM) -> None:
@@ -79,7 +79,7 @@ class StorageError(CommandError):
 class UnconfirmedError(StorageError):
     """A change was made, but it is not known to be safe: too few replicas have confirmed it.
 
-    Whoever may repeat a change that has failed must not repeat this one.
+    A caller that may repeat a failed change must not repeat this one.
     """
 
 
@@ -88,4 +88,4 @@ class VersionConflict(MemliteError):  # noqa: N818 - expected in normal operatio
 
 
 class ProtocolViolation(MemliteError):  # noqa: N818 - the peer's fault, not an error of ours
-    """The peer sent something no client sends; the connection is closed without a reply."""
+    """The peer sent data that no client sends; the connection is closed without a reply."""

@@ -1,7 +1,7 @@
-"""Files that are read as a whole, such as those of passwords and settings.
+"""Files that are read as a whole, such as password and settings files.
 
-What is named in place of a file may be a pipe or a device. Opening or reading that can wait for
-ever, so it is given some seconds: enough for a shell's ``<(command)``.
+A path may name a pipe or a device instead. Opening or reading one can block forever, so it is given
+a few seconds: enough for a shell's ``<(command)``.
 """
 
 import errno
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 __all__ = ["PATIENCE", "WholeFile", "check_regular", "read_whole"]
 
 PATIENCE: Final = 10.0
-"""Seconds in which a pipe or a device has to come to an end, when a program starts."""
+"""Seconds within which a pipe or a device must reach its end, when a program starts."""
 
 _PIECE: Final = 65_536
 # Missing on Windows, which has no such pipes among its files.
@@ -32,7 +32,7 @@ class WholeFile(NamedTuple):
     """A file that was read.
 
     Attributes:
-        content: what is in it.
+        content: its content.
         mode: its type and permissions (`stat`).
     """
 
@@ -45,11 +45,11 @@ def read_whole(path: str | Path, limit: int, patience: float = PATIENCE) -> Whol
 
     Args:
         path: the file, a pipe or a device.
-        limit: bytes that it may have.
-        patience: seconds in which a pipe or a device has to come to an end.
+        limit: its maximum size in bytes.
+        patience: seconds within which a pipe or a device must reach its end.
 
     Raises:
-        OSError: it cannot be read, is larger, or does not come to an end; `strerror` says which.
+        OSError: it cannot be read, is larger, or does not reach its end; `strerror` says which.
     """
     descriptor = os.open(path, _FLAGS)
     try:
@@ -73,24 +73,24 @@ def read_whole(path: str | Path, limit: int, patience: float = PATIENCE) -> Whol
 
 
 def check_regular(path: str | Path) -> None:
-    """Check that others, which would wait for a pipe or a device for ever, may open a file.
+    """Check that a path names no pipe or device, on which code that opens it would block forever.
 
     Raises:
-        OSError: it is there, and no file.
+        OSError: it exists, and is not a file.
     """
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116 - may be a str
     except OSError:
-        return  # whoever opens it says why
+        return  # opening it reports the reason
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise OSError(errno.EINVAL, "not a file, but a pipe, a device or a socket")
 
 
 def _await_input(descriptor: int, until: float, patience: float) -> None:
-    """Wait until there is something to read, or its end.
+    """Wait until there is input to read, or its end.
 
     Raises:
-        OSError: there was nothing until then.
+        OSError: neither came before `until`.
     """
     waiting = select.poll()
     waiting.register(descriptor, select.POLLIN)

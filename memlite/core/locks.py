@@ -1,4 +1,4 @@
-"""Locks for processes that were forked from one: the kernel lets go of those of one that ends."""
+"""Locks for forked processes: the kernel releases the locks of a process that ends."""
 
 import fcntl
 import os
@@ -9,7 +9,7 @@ __all__ = ["Locks"]
 
 
 class Locks:
-    """Locks by number, for processes: not for threads. Made before the processes are forked."""
+    """Numbered locks for processes, not for threads. Create them before forking the processes."""
 
     def __init__(self) -> None:
         self._file = os.memfd_create("memlite locks")

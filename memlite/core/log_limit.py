@@ -1,4 +1,4 @@
-"""At most one line of each class of failures in a while, with the number of the others."""
+"""Rate limiting of log messages: at most one line per class of failures and interval."""
 
 import copy
 import logging
@@ -9,7 +9,7 @@ from typing import Final, TextIO
 __all__ = ["INTERVAL", "LimitedHandler", "failure"]
 
 INTERVAL: Final = 10.0
-"""Seconds in which a class of failures gets one line."""
+"""Seconds per line for a class of failures."""
 
 _MAX_CLASSES: Final = 200
 _OTHERS: Final = "others"
@@ -17,14 +17,14 @@ _MAX_NAME_LENGTH: Final = 200
 
 
 def failure(event: str, **fields: object) -> dict[str, object]:
-    """Return what makes a message one of a class of failures, for the argument `extra` of a logger.
+    """Return a logger's `extra` argument that assigns a message to a class of failures.
 
-    For whatever may happen with each request, connection or attempt: the first message of a class
-    is written, and then one in every `INTERVAL` seconds, which says how many others there were.
+    Use it for failures that may happen with each request, connection or attempt: the first message
+    of a class is written, and then one every `INTERVAL` seconds, with the number of the others.
 
     Args:
-        event: the name of the class, in few words joined by underscores.
-        fields: what is known of this one, for programs that read the log.
+        event: the name of the class, a few words joined by underscores.
+        fields: details of the message, for programs that read the log.
     """
     return {"event": event, "repeats": True, "fields": fields}
 
@@ -34,8 +34,8 @@ class _Failures:
 
     Attributes:
         since: when the last line was written, in seconds.
-        count: how many have not been written since.
-        last: the last of those.
+        count: how many messages have been held back since.
+        last: the last message held back.
     """
 
     __slots__ = ("count", "last", "since")
@@ -47,9 +47,9 @@ class _Failures:
 
 
 class LimitedHandler(logging.StreamHandler[TextIO]):
-    """Writes messages to a stream, but those of a class of failures at a limited rate.
+    """Writes messages to a stream, limiting the rate of each class of failures.
 
-    `report` must be called from time to time, or what is held back is only written at the end.
+    Call `report` from time to time, or messages held back are written only at the end.
 
     Args:
         stream: where to write.
@@ -81,10 +81,10 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
             self._write(found, now)
 
     def report(self, *, everything: bool = False) -> None:
-        """Write one message for each class of which some were held back for long enough.
+        """Write one message for each class with messages held back for long enough.
 
         Args:
-            everything: whether to wait no longer for any of them.
+            everything: whether to write all of them, however recent.
         """
         if not self._classes:
             return
@@ -102,7 +102,7 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
             self.release()
 
     def close(self) -> None:
-        """Write what was held back."""
+        """Write the messages held back."""
         self.report(everything=True)
         super().close()
 
@@ -122,12 +122,12 @@ def _class_of(record: logging.LogRecord) -> str | None:
         return str(event) if getattr(record, "repeats", False) else None
     if record.name.partition(".")[0] == "memlite" or record.levelno < logging.WARNING:
         return None
-    # Of a library: what its messages have in common can only be guessed.
+    # A library's message: the class can only be guessed.
     return f"{record.name}: {record.getMessage().partition(chr(10))[0]}"[:_MAX_NAME_LENGTH]
 
 
 def _light(record: logging.LogRecord) -> logging.LogRecord:
-    """Return a message without what would keep a connection's objects alive."""
+    """Return a message without references that would keep a connection's objects alive."""
     light = copy.copy(record)
     light.msg, light.args = record.getMessage(), None
     if record.exc_info and record.exc_info[1] is not None:

@@ -27,7 +27,7 @@ _LEVELS = {
     "error": logging.ERROR,
 }
 _log: Final = logging.getLogger("memlite")
-_handlers: Final[list[LimitedHandler]] = []  # the present one, once there is one
+_handlers: Final[list[LimitedHandler]] = []  # the current handler, if any
 
 
 def level_for(verbosity: int, named: str | None = None) -> int:
@@ -43,11 +43,11 @@ def level_for(verbosity: int, named: str | None = None) -> int:
 
 
 def event(name: str, **fields: object) -> dict[str, object]:
-    """Return what gives a message a name, for the argument `extra` of a logger; see `failure`.
+    """Return a logger's `extra` argument that gives a message a name; see `failure`.
 
     Args:
         name: a few words joined by underscores.
-        fields: what is known, for programs that read the log.
+        fields: details of the message, for programs that read the log.
     """
     return {"event": name, "fields": fields}
 
@@ -66,7 +66,7 @@ class _TextFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    """One object for each message; docs/reference/logs.md has the names."""
+    """One object for each message; docs/reference/logs.md lists the names."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,17 +130,17 @@ def is_json() -> bool | None:
 
 
 def report_repeated(*, everything: bool = False) -> None:
-    """Write how many failures were not worth a line each; to be called once a second or so.
+    """Write the number of failures that were held back; call it about once a second.
 
     Args:
-        everything: whether this is the end.
+        everything: whether the program ends.
     """
     for handler in _handlers:
         handler.report(everything=everything)
 
 
 def write_end(text: str, exit_code: int, *, json: bool) -> None:
-    """Write why the program ends before it has done anything.
+    """Write why the program exits before it has started.
 
     Args:
         text: the reason, in one line.

@@ -1,4 +1,4 @@
-"""What this process may use of the machine: cores and memory, within its container."""
+"""The cores and memory that this process may use, within its container."""
 
 import os
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ _KIB = 1024
 def usable_cores(root: Path = _ROOT) -> int:
     """Return how many cores' worth of time the process may use, at least one.
 
-    That is the cores it may run on (sched_getaffinity(2)), or fewer if a control group limits
-    their time (cpu.max), rounded up.
+    This is the number of cores it may run on (sched_getaffinity(2)), or fewer if a control group
+    limits their time (cpu.max), rounded up.
 
     Args:
         root: where control groups are mounted.
@@ -30,11 +30,11 @@ def usable_cores(root: Path = _ROOT) -> int:
 
 
 def free_memory(root: Path = _ROOT, meminfo: Path = Path("/proc/meminfo")) -> int | None:
-    """Return the bytes that can be allocated now without swapping; None if that is not known.
+    """Return the bytes that can be allocated now without swapping; None if unknown.
 
     Args:
         root: where control groups are mounted.
-        meminfo: what the kernel says of memory, proc(5).
+        meminfo: the kernel's memory statistics, proc(5).
     """
     lines = dict(line.partition(":")[::2] for line in _read(meminfo).splitlines())
     available = lines.get("MemAvailable", "").split()
@@ -42,14 +42,14 @@ def free_memory(root: Path = _ROOT, meminfo: Path = Path("/proc/meminfo")) -> in
     for group in _groups(root):
         limit, used = _read(group / "memory.max").strip(), _read(group / "memory.current").strip()
         if limit.isdecimal() and used.isdecimal():
-            # Cached files make room.
+            # Cached files can be dropped.
             stats = dict(line.split(" ", 1) for line in _read(group / "memory.stat").splitlines())
             found.append(int(limit) - int(used) + int(stats.get("inactive_file", 0)))
     return max(0, min(found)) if found else None
 
 
 def _groups(root: Path) -> Iterator[Path]:
-    """Yield the folder of the process's control group (version 2), and those above it."""
+    """Yield the folder of the process's control group (version 2), and its parents."""
     for line in _read(Path("/proc/self/cgroup")).splitlines():
         number, _, path = line.split(":", 2)
         if number == "0":

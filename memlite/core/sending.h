@@ -1,6 +1,6 @@
-/* Sending small data past a transport of uvloop, for modules in C: receiver.py tells which transports allow it.
+/* Sending small data past a transport of uvloop, for C modules: receiver.py tells which transports allow it.
 
-What is included before this is Python.h. */
+Include Python.h first. */
 
 #include <sys/socket.h>
 #ifdef __linux__
@@ -12,9 +12,9 @@ What is included before this is Python.h. */
 #define MSG_NOSIGNAL 0  /* Python ignores the signal */
 #endif
 
-#define MOST_AT_ONCE ((Py_ssize_t)16 * 1024)  /* bytes that are sent so; more are the transport's, without a copy */
+#define MOST_AT_ONCE ((Py_ssize_t)16 * 1024)  /* bytes sent this way; more are left to the transport, without a copy */
 
-/* `send`, which glibc makes a point of cancellation as soon as there is a second thread, by two locked instructions. */
+/* `send` without glibc's cancellation point, which costs two locked instructions once there is a second thread. */
 static ssize_t send_uncancelled(int fd, const char *at, Py_ssize_t size) {
 #ifdef SYS_sendto
     return syscall(SYS_sendto, fd, at, (size_t)size, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, (socklen_t)0);
@@ -23,9 +23,9 @@ static ssize_t send_uncancelled(int fd, const char *at, Py_ssize_t size) {
 #endif
 }
 
-/* Sends `size` bytes to a transport's socket, unless the transport itself still has some to send, as its method `unsent`
-tells. Returns how many were sent, or -1 with an error of Python. An error of the socket counts as none sent: the transport
-meets it again, and reports it. */
+/* Sends `size` bytes to a transport's socket, unless the transport itself still has bytes to send, as its method `unsent`
+tells. Returns how many were sent, or -1 with a Python exception set. A socket error counts as none sent: the transport meets
+it again, and reports it. */
 static Py_ssize_t send_now(int fd, PyObject *transport, PyObject *unsent, const char *at, Py_ssize_t size) {
     PyObject *waiting = PyObject_Vectorcall(unsent, &transport, 1, NULL);
     int waits = waiting ? PyObject_IsTrue(waiting) : -1;

@@ -17,7 +17,7 @@ def _numbers() -> set[signal.Signals]:
 
 
 def block() -> None:
-    """Block signals. Does nothing on Windows, which cannot."""
+    """Block signals. Does nothing on Windows, which cannot block them."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK, _numbers())
 

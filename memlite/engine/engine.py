@@ -41,7 +41,7 @@ class Engine:
 
     Args:
         table: holds the items.
-        clock: tells when items expire.
+        clock: the clock by which items expire.
         counters: the server's counters.
         item_size: the largest item, as `memlite.protocol.limits.item_total` counts it.
         cas: whether items have cas uniques (not with ``-C``).
@@ -49,10 +49,10 @@ class Engine:
 
     Attributes:
         prefixes: counters per key prefix, while ``stats detail`` is on; else None.
-        observer: is notified of what happens to items, while a client watches; else None.
+        observer: notified of changes to items, while a client watches; else None.
         observed: whether either of them has to see every command; a single check on the hot path.
         items: the table, if it holds all items; engines on other tables have none.
-        safe_size: a value of up to this many bytes fits whatever its key and flags.
+        safe_size: a value of up to this many bytes fits with any key and flags.
     """
 
     items: ItemTable
@@ -103,7 +103,7 @@ class Engine:
         return None
 
     def is_miss(self, line: bytes) -> bool:
-        r"""Return whether ``get <key>\r\n`` certainly has no item, and count the miss then."""
+        r"""Return whether ``get <key>\r\n`` certainly finds no item; if so, count the miss."""
         return False
 
     def can_serve(self, item: Item) -> bool:
@@ -114,7 +114,7 @@ class Engine:
         """
         if (
             self.observed
-            or item.meta_flags is not None  # the key may not be text, and the line not ask for it
+            or item.meta_flags is not None  # its key may be binary: the line requests another
             or (item.expires and item.expires <= self.clock.now())
         ):
             return False
@@ -140,7 +140,7 @@ class Engine:
             elif item is not None and not (item.expires and item.expires <= self.clock.now()):
                 item.state = self.usage.read[item.state & MASK]
             else:
-                if item is not None:  # a duplicate key, whose item is gone by now
+                if item is not None:  # a duplicate key, whose item has been removed by now
                     item = self.table.get(key)
                 self.counters.get_misses += 1
                 self._count_absent(key, item)
@@ -161,7 +161,7 @@ class Engine:
             out: the list to append to.
 
         Returns:
-            How many were answered.
+            How many lines were answered.
         """
         return 0
 
@@ -216,7 +216,7 @@ class Engine:
         return None
 
     def count_in_place(self, key: bytes, delta: int, down: bool) -> tuple[int, bytes, Item] | None:
-        """Add to a number that takes no more room afterwards; return it, its digits and its item.
+        """Add to a number if it then needs no more room; return it, its digits and its item.
 
         None means that nothing was done.
 
@@ -243,7 +243,7 @@ class Engine:
         return NOT_FOUND
 
     def _count_if_absent(self, key: bytes) -> None:
-        """Count why a storage command that changes nothing finds no item, if it finds none."""
+        """If a storage command that changes nothing finds no item, count the reason."""
         if self.peek(key) is None:
             self._count_absent(key, self.table.get(key))
 
@@ -288,7 +288,7 @@ class Engine:
 
         Args:
             item: the item.
-            compared: what a client compares it with; it does not become the unique now.
+            compared: the unique that a client compares with; it is not assigned now.
         """
         return item
 
@@ -407,13 +407,13 @@ class Engine:
         return self._carry_out(command, key, new, decide(current, new))
 
     def count_store(self, key: bytes) -> None:
-        """Count a storage command, also one that stores nothing."""
+        """Count a storage command, even one that stores nothing."""
         self.counters.cmd_set += 1
         if self.prefixes is not None:
             self.prefixes.record_set(key)
 
     def _carry_out(self, command: str, key: bytes, new: Content, decision: Decision) -> Outcome:
-        """Store what was decided for `new`, the content that a client sent."""
+        """Store the content decided on for `new`, the content that a client sent."""
         outcome, content = decision
         if content is not None and len(content.value) != len(new.value):
             # Only append and prepend produce a longer value than the parser has checked.
@@ -444,7 +444,7 @@ class Engine:
             self._put_content(key, self.table.find(key), content)
 
     def _observe_replaced(self, command: str, key: bytes) -> None:
-        """Notify the observer of what a storage command finds before it stores."""
+        """Notify the observer of the item that a storage command finds before it stores."""
         self._observe_present(key, self.table.get(key))
 
     def _observe_present(self, key: bytes, item: Item | None) -> None:
@@ -593,7 +593,7 @@ class Engine:
     # Making room
 
     def count_eviction(self, key: bytes, item: Item) -> None:
-        """Count an item that was evicted."""
+        """Count an evicted item."""
         self.count_evictions([(line_of(key), item, 0)])
 
     def count_evictions(self, gone: list[tuple[bytes, Item, int]]) -> None:

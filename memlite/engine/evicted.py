@@ -1,4 +1,4 @@
-"""What a shared table tells of the items that it evicts, while somebody watches."""
+"""Reports of a shared table on the items that it evicts, while they are watched."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ class _EvictedItem(FullItem):
     """An item without its value.
 
     Args:
-        head: its reply, as far as the value.
+        head: its reply, up to the value.
         size: bytes of the value.
         state: see `Item`.
         expires: see `Item`.
@@ -33,7 +33,7 @@ class _EvictedItem(FullItem):
 
 
 class Evicted:
-    """Collects evicted items, a whole segment of them at once, for whoever takes them in time.
+    """Collects evicted items, a whole segment of them at once, until they are taken.
 
     Args:
         mapping: the table.
@@ -45,24 +45,24 @@ class Evicted:
         self._known = 0
 
     def follow(self, wanted: bool) -> None:
-        """Begin to collect, or end it."""
+        """Start or stop collecting."""
         if wanted != (self._table.evicted is not None):
             self._table.evicted = [] if wanted else None
             self._known = self._table.evictions
 
     def __len__(self) -> int:
-        """Return how many there are to take."""
+        """Return how many items there are to take."""
         return len(self._table.evicted or ())
 
     @property
     def missed(self) -> int:
-        """How many were too many to be collected, since the last call."""
+        """How many items were not collected since the last call, as there were too many."""
         count = self._table.evictions - self._known - len(self)
         self._known += count
         return count
 
     def take(self, at_most: int) -> Iterator[tuple[bytes, Item]]:
-        """Yield the key and the item of those evicted first; the items have no values."""
+        """Yield the keys and items evicted first; the items have no values."""
         told = self._table.evicted or []
         taken = told[:at_most]
         del told[:at_most]

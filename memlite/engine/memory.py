@@ -60,9 +60,9 @@ class MemoryEngine(PlainEngine):
     def with_unique(self, item: Item, compared: int = 0) -> Item:
         """Return the stored item, after assigning its cas unique if it has none.
 
-        Assigned only when a client asks for it, as it takes 48 bytes of memory. Clients cannot tell
-        the difference: what they compare was not shown for this item, so it does not become its
-        unique. They may have guessed it, or have it from before a restart.
+        A unique is assigned only when a client requests it, as it takes 48 bytes of memory. Clients
+        cannot tell the difference: the unique that they compare was not shown for this item, so it
+        does not become the item's. They may have guessed it, or have it from before a restart.
         """
         if item.version or not self.cas_enabled:
             return item
@@ -104,20 +104,20 @@ class MemoryEngine(PlainEngine):
         return super().set_for_unique(key, flags, exptime, value)
 
     def _note_unique(self, unique: int) -> None:
-        """Assign greater ones from now on.
+        """Assign greater cas uniques from now on.
 
-        An item that is moved here keeps its cas unique. The next one of the same key must be none
+        An item that is moved here keeps its cas unique. The key's next unique must differ from any
         that a client has seen before, at the node that the item comes from.
         """
         if unique <= _MAX_NOTED:
             self.number_uniques_from(unique)
 
     def number_uniques_from(self, number: int) -> None:
-        """Assign cas uniques above a number from now on, if they are not higher already."""
+        """Assign cas uniques above a number from now on, unless they are higher already."""
         self._version = max(self._version, number)
 
     def flush_all(self, exptime: int) -> None:
-        """Make all items absent, now or, for a positive `exptime`, at that time.
+        """Invalidate all items, now or, for a positive `exptime`, at that time.
 
         A later call replaces an earlier one that is still pending.
         """
@@ -130,7 +130,7 @@ class MemoryEngine(PlainEngine):
             self._items.flush()
 
     def tick(self) -> None:
-        """Carry out a delayed flush that is due, and start a crawl that is due."""
+        """Carry out a due delayed flush, and start a due crawl."""
         if self._flush_due():
             self._items.flush()
         elif self._flush_at and self._flush_at < self.clock.now() + _FLUSH_AHEAD:
@@ -140,7 +140,7 @@ class MemoryEngine(PlainEngine):
             self.crawl()
 
     def _flush_due(self) -> bool:
-        """Return whether a delayed flush is due; it is not pending then any more."""
+        """Return whether a delayed flush is due; if so, it is no longer pending."""
         if not self._flush_at or self._flush_at > self.clock.now():
             return False
         self._flush_at = 0.0
@@ -152,7 +152,7 @@ class MemoryEngine(PlainEngine):
         return self._flush_at
 
     def crawl(self) -> None:
-        """Start to look for expired items; `sweep` does the work (``lru_crawler crawl``)."""
+        """Start a search for expired items; `sweep` does the work (``lru_crawler crawl``)."""
         if not self._crawling:
             self._crawling = True
             self._found = 0

@@ -19,12 +19,12 @@ class Found(NamedTuple):
     Attributes:
         item: the item as it is now. Its version may be 0 until the backend has assigned one.
         created: whether it was absent, and the command has created it, empty.
-        won: whether this client is to recache it; no other client was told so before.
+        won: whether this client is to recache it; no other client has been told to before.
         sent: whether another client was told to recache it.
         expires: its expiry before, unix time in seconds; 0 for never.
         fetched: whether it was read before.
         accessed: unix second at which it was stored or last read before.
-        unique: its cas unique before, if that was asked for; else 0.
+        unique: its cas unique before, if requested; else 0.
     """
 
     item: Item
@@ -94,9 +94,9 @@ class MetaEngine(Engine):
                 none.
             recache: remaining seconds to live below which the item is to be recached.
             recache_first: apply `recache` to the expiry before `touch`, not after it.
-            unique: the cas unique of an item that is created.
+            unique: the cas unique of a created item.
             bump: whether the item counts as read.
-            compares: whether the caller asks for the cas unique that the item has before.
+            compares: whether the caller needs the cas unique that the item had before.
         """
         now = self.clock.now()
         item = self.look_up(key)
@@ -203,10 +203,10 @@ class MetaEngine(Engine):
         return outcome, None
 
     def _note_unique(self, unique: int) -> None:
-        """Take notice of a cas unique that a client has assigned."""
+        """Record a cas unique assigned by a client."""
 
     def set_for_unique(self, key: bytes, flags: int, exptime: int, value: bytes) -> Item | None:
-        """Store like `set`, and return the item, whose cas unique the client is shown.
+        """Store like `set`, and return the item, whose cas unique is shown to the client.
 
         Raises:
             OutOfMemoryError: see `set`.

@@ -1,4 +1,4 @@
-"""The interface for observing what the engine does with items."""
+"""The interface for observing the engine's operations on items."""
 
 from typing import Protocol
 
@@ -11,7 +11,7 @@ FOUND, NOT_FOUND, FLUSHED, EXPIRED = "found", "not_found", "flushed", "expired"
 
 
 class Observer(Protocol):
-    """Is notified of what happens to items; must neither change them nor block.
+    """Is notified of operations on items; must neither change them nor block.
 
     Attributes:
         wants_commands: whether it wants to see commands, and not only evictions.
@@ -25,7 +25,7 @@ class Observer(Protocol):
     def stored(
         self, command: str, key: bytes, flags: int, size: int, expires: float, status: str
     ) -> None:
-        """Called after an attempt to store, with what was stored or was to be stored.
+        """Called after an attempt to store, with the content stored or to be stored.
 
         Args:
             command: set, add, replace, append, prepend or cas.

@@ -26,13 +26,13 @@ _GET_END: Final = b"get!"
 _SPACE_AT: Final = len(b"get")
 _CR: Final = 13
 _SHORTEST_GET: Final = len(b"get k\r\n")
-# So many small parts of a reply are joined at once, which is at most 128 KiB.
+# The most small parts of a reply to join, which make at most 128 KiB.
 _MAX_JOINED: Final = 128
 # Cuts END off a short reply, without the interpreter's steps of a slice.
 _without_end: Final = itemgetter(slice(-END))
 _STORED: Final = Outcome.STORED
 _NOT_STORED: Final = Outcome.NOT_STORED
-# What an item that is counted keeps of its state.
+# The bits of its state that an item keeps when its number changes.
 _KEPT_BITS: Final = FRESH_BITS | FULL
 # Digits of a number that is certainly below 2**64.
 _SAFE_DIGITS: Final = 19
@@ -44,9 +44,9 @@ class PlainEngine(MetaEngine):
 
     A plain item has no expiry, cas unique or meta flags. `Usage.fast_read` and `Usage.fast_store`
     are 0 for all others, and for all items while commands are observed: one list lookup decides
-    whether there is a shortcut. Items with an expiry or a cas unique, but no meta flags, are given
-    another value in place where that is possible (`_kept`). Whatever has no shortcut is left to the
-    general methods, whose results are the same.
+    whether there is a shortcut. Items with an expiry or a cas unique, but no meta flags, get a new
+    value in place where possible (`_kept`). All other cases are left to the general methods, whose
+    results are the same.
 
     `ItemTable.get_by_line` is an attribute, not a method: it takes 200 instructions less if it is
     bound to a local before it is called.
@@ -75,7 +75,7 @@ class PlainEngine(MetaEngine):
         self._fast_read = self.usage.fast_read
         self._fast_store = self.usage.fast_store
         self._full_store = self.usage.full_store
-        self._version = 0  # the last cas unique that was assigned
+        self._version = 0  # the last cas unique assigned
 
     # Reading
 
@@ -111,7 +111,7 @@ class PlainEngine(MetaEngine):
         return replies.END
 
     def is_miss(self, line: bytes) -> bool:
-        """Return whether there is certainly no item, and count the miss then; see `Engine`."""
+        """Return whether there is certainly no item; if so, count the miss. See `Engine`."""
         return self._items.get_by_line(line) is None and self.miss(line) is not None
 
     def fetch_plain(self, key: bytes) -> Item | None:
@@ -143,7 +143,7 @@ class PlainEngine(MetaEngine):
         fast_read = self._fast_read
         append = out.append
         hits = served = 0
-        # Nothing is changed between the lookups, which may be done all at once.
+        # Nothing changes between the lookups, so they may all be done at once.
         for line, item in zip(lines, items.find_lines(lines), strict=True):
             if item is None:
                 reply = self.miss(line)
@@ -166,7 +166,7 @@ class PlainEngine(MetaEngine):
     def collect_lines(self, lines: list[bytes], out: list[Part]) -> bool:
         r"""Append the reply of a get for each item that ``get <key>\r\n`` finds; see `Engine`."""
         items = self._items
-        found = items.find_lines(lines)  # carries out a flush that is due
+        found = items.find_lines(lines)  # carries out a due flush
         if self.observed or items.flushed is not None:
             return False
         fast_read = self._fast_read
@@ -194,7 +194,7 @@ class PlainEngine(MetaEngine):
         return True
 
     def _use(self, item: Item) -> bool:
-        """Note that an item is read; return False if it has expired, which is counted."""
+        """Record a read of an item; if it has expired, count that and return False."""
         if item.expires and item.expires <= self.clock.now():
             key = item.key
             self._count_absent(key, self._items.get(key))  # None for a key that came before
@@ -205,10 +205,10 @@ class PlainEngine(MetaEngine):
     # Storing
 
     def _kept(self, item: Item) -> int:
-        """Return the state after a store that leaves the item the same object; 0 for others.
+        """Return the state after a store that keeps the item's object; 0 if it cannot be kept.
 
-        Plain items have theirs in `Usage.fast_store`. One with an expiry or a cas unique also
-        remains what it is, and gets another unique; see `_rewrite`.
+        The states of plain items are in `Usage.fast_store`. An item with an expiry or a cas unique
+        also stays the same object, and gets a new unique; see `_rewrite`.
         """
         state = self._full_store[item.state & MASK]
         if not state or not isinstance(item, FullItem):
@@ -221,7 +221,7 @@ class PlainEngine(MetaEngine):
         return state if isinstance(item.extra, int) else 0
 
     def _rewrite(self, key: bytes, item: Item, wire: bytes, state: int) -> Item | None:
-        """Give an item another value, and `state`, which is the result of `_kept`."""
+        """Replace an item's value, and set its state to `state`, the result of `_kept`."""
         if len(wire) == len(item.wire):
             item.wire = wire
             item.state = state
@@ -258,11 +258,11 @@ class PlainEngine(MetaEngine):
         self._set_framed(key, old, exptime, wire)
 
     def _set_framed(self, key: bytes, old: Item | None, exptime: int, wire: bytes) -> None:
-        """Store in the place of `old`; see `Engine`."""
+        """Store in place of `old`; see `Engine`."""
         if old is not None or exptime or self.observed or self._items.flushed is not None:
             super()._set_framed(key, old, exptime, wire)
             return
-        # A new plain item, without a call but that of the table.
+        # A new plain item, with no other call than the table's.
         counters = self.counters
         counters.cmd_set += 1
         try:
@@ -318,7 +318,7 @@ class PlainEngine(MetaEngine):
         return super().replace_framed(key, exptime, wire)
 
     def _replace(self, key: bytes, item: Item, state: int, exptime: int, wire: bytes) -> None:
-        """Replace an item by a value with another expiry, and count the command."""
+        """Replace an item's value and expiry, and count the command."""
         self.counters.cmd_set += 1
         if exptime or (state & FULL and item.expires):
             expires = semantics.expiry(exptime, self.clock.now()) if exptime else 0.0
@@ -368,7 +368,7 @@ class PlainEngine(MetaEngine):
 
     def cas(self, key: bytes, flags: int, exptime: int, value: bytes, unique: int) -> Outcome:
         """Store if unchanged; see `Engine`."""
-        item = self._items.get(key)  # a failed cas is no use of the item
+        item = self._items.get(key)  # a failed cas does not count as a use
         if item is None and not self.observed:
             self._store_nothing(key)
             self.counters.cas_misses += 1
@@ -426,7 +426,7 @@ class PlainEngine(MetaEngine):
         return Outcome.NOT_FOUND
 
     def count_in_place(self, key: bytes, delta: int, down: bool) -> tuple[int, bytes, Item] | None:
-        """Add to a number that takes no more room afterwards, or subtract; see `Engine`."""
+        """Add to a number or subtract from it, if it then needs no more room; see `Engine`."""
         find = self._items.get_by_line
         item = find(b"get %b\r\n" % key)
         if item is None:
@@ -438,7 +438,7 @@ class PlainEngine(MetaEngine):
         head, stored, end = item.wire.split(b"\r\n", 2)
         room = len(stored)
         if not stored.isdigit():
-            stored = stored.rstrip(b" ")  # which follow a number that was longer
+            stored = stored.rstrip(b" ")  # left over from a longer number
             if not stored.isdigit():
                 return None
         if room > _SAFE_DIGITS or end != b"END\r\n":
@@ -454,7 +454,7 @@ class PlainEngine(MetaEngine):
                 return None
             stored = digits.ljust(room)
         item.wire = b"%b\r\n%b\r\nEND\r\n" % (head, stored)
-        # It is the same item, which has been fetched if it had been.
+        # It stays the same item, and counts as fetched if it did before.
         item.state = self.usage.read[bits & _KEPT_BITS] if bits & FETCHED else state
         if isinstance(item, FullItem) and item.extra:
             self._version += 1
@@ -483,7 +483,7 @@ class PlainEngine(MetaEngine):
         return item
 
     def _renew_expiry(self, item: Item, exptime: int) -> bool:
-        """Give an item that is not plain another expiry, if it has one both before and after."""
+        """Change the expiry of a full item, if it has one both before and after, or neither."""
         if not isinstance(item, FullItem) or bool(exptime) is not bool(item.expires):
             return False
         if exptime:

@@ -1,8 +1,9 @@
-"""What each read-modify-write command does, as pure functions.
+"""The semantics of each read-modify-write command, as pure functions.
 
-Each takes the current item (None if there is none, or it has expired) and returns an outcome, and
-what to store, or None to store nothing. The rules are those of memcached 1.6's ``doc/protocol.txt``
-or, where that says nothing, of its functions ``do_store_item`` and ``do_add_delta``.
+Each takes the current item (None if it is absent or expired) and returns an outcome, and the
+content to store, or None to store nothing. The rules are those of memcached 1.6's
+``doc/protocol.txt`` or, where that is silent, of its functions ``do_store_item`` and
+``do_add_delta``.
 """
 
 import enum
@@ -39,7 +40,7 @@ _MAX_COUNTER_VALUE: Final = 512 * 1024
 
 
 class Outcome(enum.Enum):
-    """How a command ended."""
+    """The outcome of a command."""
 
     STORED = enum.auto()
     NOT_STORED = enum.auto()
@@ -60,7 +61,7 @@ class Mode(enum.Enum):
 
 
 class Content(NamedTuple):
-    """What a command is to store.
+    """The content that a command is to store.
 
     Attributes:
         value: the value.

@@ -1,4 +1,4 @@
-"""The engine for items that several processes share: all of them are in one mapping."""
+"""The engine for items shared by several processes: all of them are in one mapping."""
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
@@ -35,12 +35,12 @@ _Result = TypeVar("_Result")
 
 _META: Final = struct.Struct("<BQ")
 _STALE, _WON, _BINARY, _UNIQUE = 1, 2, 4, 8
-# Bytes of a reply besides the value, key and flags, and of what follows it.
+# Bytes of a record besides the value and the key: the rest of the reply, and the extra bytes.
 _AROUND: Final = 128
 
 
 def _encode(key: bytes, flags: MetaFlags | None) -> tuple[int, bytes]:
-    """Return the kind of a record, and what follows its reply."""
+    """Return the kind of a record, and the extra bytes after its reply."""
     if flags is None:
         return 0, b""
     bits = flags.stale * _STALE | flags.won * _WON | flags.binary * _BINARY
@@ -70,18 +70,18 @@ class SharedItems(ItemTable):
         super().__init__(limit)
         self.mapping = mapping
         self.shared = mapping.table
-        self.find_reply = mapping.table.find  # of which each connection would make its own
+        self.find_reply = mapping.table.find  # bound once, instead of once for each connection
         self._store = mapping.table.store
         self.get_by_line: Callable[[bytes], Item | None] = self._find
-        # The table counts seconds from another one than items do.
+        # The table and items count seconds from different origins.
         self._shift = mapping.origin - EPOCH << STATE_BITS
 
     def can_take(self, limit: int) -> bool:
-        """Set the limit if that is possible, in all processes; return whether it is."""
+        """Set the limit for all processes, if possible; return whether it is."""
         return self.mapping.resize(limit)
 
     def shrink(self, limit: int) -> None:
-        """Do nothing more than `can_take` has: `reclaim` gives memory back."""
+        """Measure only: `can_take` has set the limit, and `reclaim` gives memory back."""
         self.measure()
 
     def __len__(self) -> int:
@@ -89,11 +89,11 @@ class SharedItems(ItemTable):
 
     @property
     def over(self) -> bool:
-        """Whether memory is to be given back."""
+        """Whether memory has to be given back."""
         return self.mapping.over
 
     def measure(self) -> None:
-        """Have the process's own memory measured."""
+        """Measure the process's own memory."""
         if hasattr(self, "mapping"):
             self.used = self.mapping.used
             self.limit = self.mapping.limit
@@ -187,7 +187,7 @@ class SharedItems(ItemTable):
         return new
 
     def set_version(self, item: Item, version: int) -> Item:
-        """Return the item: each has a version."""
+        """Return the item: every item has a version."""
         return item
 
     def delete(self, key: bytes) -> Item | None:
@@ -197,15 +197,15 @@ class SharedItems(ItemTable):
         return item
 
     def flush(self) -> None:
-        """Make every item absent."""
+        """Invalidate every item."""
         self.shared.flush(0.0)
 
     def pop_flushed(self, key: bytes) -> Item | None:
-        """Return an item of no content if a flush has made the key absent, and forget that."""
+        """Return an item without content if a flush has removed the key's item; forget that."""
         return _FLUSHED if self.shared.drop_flushed(line_of(key)) else None
 
     def reclaim(self, at_most: int) -> int:
-        """Give back the memory of a segment, if the limit was lowered; return how many items go."""
+        """Give back a segment's memory if over the limit; return how many items that removes."""
         before = len(self)
         return max(1, before - len(self)) if self.mapping.settle() else 0
 
@@ -243,7 +243,7 @@ def _alone(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Resul
     @wraps(method)
     def alone(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
         engine = cast("SharedEngine", arguments[0])
-        # The key comes before the value, in all of them.
+        # In all of these methods, the key comes before the value.
         texts = [one for one in (*arguments, *named.values()) if isinstance(one, bytes)]
         with engine.alone(texts[0], sum(map(len, texts))):
             return method(*arguments, **named)
@@ -254,7 +254,7 @@ def _alone(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Resul
 class SharedEngine(MemoryEngine):
     """Carries out commands on a shared table.
 
-    A command that reads before it writes keeps other processes from the key meanwhile.
+    A command that reads before it writes locks other processes out from the key meanwhile.
 
     Args:
         items: the table.
@@ -292,7 +292,7 @@ class SharedEngine(MemoryEngine):
         self._shared.offset = self.clock.now() - monotonic()
 
     def count_evicted(self) -> None:
-        """Count what this process has evicted since the last call."""
+        """Count the items that this process has evicted since the last call."""
         shared, counters = self._shared, self.counters
         now = (
             shared.evictions,
@@ -321,7 +321,7 @@ class SharedEngine(MemoryEngine):
         self._table.mapping.settle()
 
     def crawl(self) -> None:
-        """Count a search for expired items, which are not looked for; see `tick`."""
+        """Count a crawl, without searching for expired items; see `tick`."""
         self.counters.lru_crawler_starts += 1
 
     # Without a hold: one step each
@@ -361,7 +361,7 @@ class SharedEngine(MemoryEngine):
             self._count_met(key, wire, overwritten=True)
 
     def _count_met(self, key: bytes, wire: bytes, *, overwritten: bool) -> None:
-        """Count that a command has come upon an item that had expired or was flushed."""
+        """Count that a command has found an expired or flushed item."""
         counters, met = self.counters, self._shared.met
         if met == MET_FLUSHED:
             counters.get_flushed += 1
@@ -389,7 +389,7 @@ class SharedEngine(MemoryEngine):
 
     @contextmanager
     def alone(self, key: bytes, size: int) -> Iterator[None]:
-        """Keep other processes from a key, with room for `size` bytes more in its value."""
+        """Lock other processes out from a key, with room for `size` bytes more in its value."""
         if self._inside:  # a command that uses another
             yield
             return
@@ -422,7 +422,7 @@ class SharedEngine(MemoryEngine):
         return reply
 
     def _mark_used(self, key: bytes) -> None:
-        """Do nothing: the table notes reads alone, and those are shown to clients (``h``)."""
+        """Do nothing: the table records only reads, which are shown to clients (``h``)."""
 
     def _mark_fetched(self, key: bytes) -> None:
         self._find(line_of(key))
@@ -435,7 +435,7 @@ class SharedEngine(MemoryEngine):
                 MetaEngine._drop_expired(self, key, stored)
 
     def _retime(self, key: bytes, exptime: int) -> Item | None:
-        """Set an expiry; see `Engine`. The item counts as read, also if it expires at once."""
+        """Set an expiry; see `Engine`. The item counts as read, even if it expires at once."""
         self._find(line_of(key))
         return MetaEngine._retime(self, key, exptime)
 

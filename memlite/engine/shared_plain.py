@@ -1,7 +1,7 @@
-"""Shortcuts of a shared table for the usual cases of commands: what they change has no meta flags.
+"""Shortcuts of a shared table for the usual cases of commands: changes of items without meta flags.
 
-Where `SharedEngine` keeps other processes from a key while it reads, decides and writes, these read
-the item and write a new one on the condition that its cas unique is still the same. If it is not,
+While `SharedEngine` locks out other processes from a key while it reads, decides and writes, these
+read the item and write a new one on condition that its cas unique is still the same. If it is not,
 they try again.
 """
 
@@ -29,7 +29,7 @@ __all__ = ["PlainSharedEngine"]
 _AFTER_VALUE: Final = len(b"\r\n") + END
 # Digits of a number that is certainly below 2**64.
 _SAFE_DIGITS: Final = 19
-# So many parts of a reply, of so many bytes, are joined at once.
+# The most parts of a reply, and the most bytes, to join.
 _MAX_JOINED: Final = 128
 _JOINED_BYTES: Final = 128 * 1024
 _TRIES: Final = range(4)
@@ -39,7 +39,7 @@ _ABSENT: Final = 0  # the condition that there is no item
 class PlainSharedEngine(SharedEngine):
     """Carries out commands on plain items with one or two calls of the table.
 
-    Whatever has no shortcut is left to `SharedEngine`, whose results are the same.
+    All other cases are left to `SharedEngine`, whose results are the same.
 
     Args:
         items: see `SharedEngine`.
@@ -50,7 +50,7 @@ class PlainSharedEngine(SharedEngine):
         sizes: see `Engine`.
 
     Attributes:
-        find_reply: returns the reply to a get of one key by its line, None if there is none.
+        find_reply: returns the reply to a get of one key by its line, or None.
         table_in_c: the table if it is the one in C, else None.
     """
 
@@ -67,7 +67,7 @@ class PlainSharedEngine(SharedEngine):
         super().__init__(items, clock, counters, item_size=item_size, cas=cas, sizes=sizes)
         self.find_reply = items.shared.find
         self.table_in_c = None if isinstance(items.shared, PureTable) else items.shared
-        # What only the table in Python has: in C, to find is as fast.
+        # Only the table in Python has these methods: in C, `find` is as fast.
         self._lacks: Callable[[bytes], bool] | None = None
         self._find_all = self._find_each
         if isinstance(items.shared, PureTable):
@@ -75,7 +75,7 @@ class PlainSharedEngine(SharedEngine):
             self._find_all = items.shared.find_all
 
     def _plain(self, line: bytes) -> Stored | None:
-        """Return an item without meta flags that has not expired; None for any other."""
+        """Return the item if it has no meta flags and has not expired; otherwise None."""
         stored = None if self.observed or self._inside else self._shared.get(line)
         if stored is None or stored[4] or (stored[1] and stored[1] <= self.clock.now()):
             return None
@@ -99,7 +99,7 @@ class PlainSharedEngine(SharedEngine):
         return reply
 
     def is_miss(self, line: bytes) -> bool:
-        """Return whether there is certainly no item, and count the miss then; see `Engine`."""
+        """Return whether there is certainly no item; if so, count the miss. See `Engine`."""
         return self.miss(line) is not None
 
     def fetch_plain(self, key: bytes) -> Item | None:
@@ -122,7 +122,7 @@ class PlainSharedEngine(SharedEngine):
         hits = served = len(found)
         out += cast("list[bytes]", found)
         if served < len(lines):
-            # One by one: to be found counts as a use, and what follows an unusual line is found
+            # One by one: each find counts as a use, and lines after an unusual one are looked up
             # again.
             for reply in chain((None,), map(self._find, lines[served + 1 :])):
                 if reply is not None:
@@ -184,7 +184,7 @@ class PlainSharedEngine(SharedEngine):
         bump: bool = True,
         compares: bool = False,
     ) -> Found | None:
-        """Return an item; see `MetaEngine`. It counts as read, also if it expires at once."""
+        """Return an item; see `MetaEngine`. It counts as read, even if it expires at once."""
         with self.alone(key, len(key)):
             found = super().retrieve(
                 key,
@@ -199,7 +199,7 @@ class PlainSharedEngine(SharedEngine):
             if touch is not None and touch < 0 and bump and found is not None:
                 line = line_of(key)
                 stored = self._shared.get(line)
-                if stored is not None:  # a use of an item that has expired is not noted
+                if stored is not None:  # uses of an expired item are not recorded
                     wire, expires, _, _, kind, extra = stored
                     self._store_now(line, wire, expires, None, kind | KEEP | USED, extra)
             return found
@@ -240,7 +240,7 @@ class PlainSharedEngine(SharedEngine):
     def _exchange(
         self, line: bytes, wire: bytes, expires: float, unique: int, kind: int = 0
     ) -> int:
-        """Store another item in the place of one; return its unique, 0 if there is another now."""
+        """Replace the item that has `unique`; return the new cas unique, 0 if it has changed."""
         found = self._store_now(line, wire, expires, unique, kind, b"")
         if found <= 0:
             return 0
@@ -306,7 +306,7 @@ class PlainSharedEngine(SharedEngine):
         return self.recount(key, delta, True) if counted is None else counted[0]
 
     def count_in_place(self, key: bytes, delta: int, down: bool) -> tuple[int, bytes, Item] | None:
-        """Add to a number that takes no more room afterwards, or subtract; see `Engine`."""
+        """Add to a number or subtract from it, if it then needs no more room; see `Engine`."""
         line = b"get %b\r\n" % key
         for _ in _TRIES:
             stored = self._plain(line)
@@ -320,7 +320,7 @@ class PlainSharedEngine(SharedEngine):
             if number < 0 or len(digits) > len(old):
                 break
             new = b"%b%b\r\nEND\r\n" % (wire[:begin], digits.ljust(len(old)))
-            how = USED if state & FETCHED else 0  # it stays the item that was fetched
+            how = USED if state & FETCHED else 0  # it still counts as fetched
             version = self._store_now(line, new, expires, unique, how | EXPIRY, b"")
             if version < 0:
                 break
@@ -365,10 +365,10 @@ class PlainSharedEngine(SharedEngine):
 
 
 def _counted(stored: bytes, delta: int, down: bool) -> int:
-    """Add to a stored number, or subtract; return -1 if it is none, or may exceed 64 bits."""
+    """Add to a stored number, or subtract; return -1 if it is no number, or may exceed 64 bits."""
     room = len(stored)
     if not stored.isdigit():
-        stored = stored.rstrip(b" ")  # which follow a number that was longer
+        stored = stored.rstrip(b" ")  # left over from a longer number
         if not stored.isdigit():
             return -1
     if room > _SAFE_DIGITS:

@@ -80,7 +80,7 @@ class SizeClasses:
         item_size_max: int = 1024 * 1024,
         cas: bool = True,
     ) -> None:
-        # What `item_total` adds to the bytes of key and value, without and with flags.
+        # The bytes that `item_total` adds to those of key and value, without and with flags.
         self._overhead = item_total(0, 0, 0, cas=cas)
         self._overhead_flags = item_total(0, 1, 0, cas=cas)
         chunk_max = min(_MAX_CHUNK, item_size_max)
@@ -106,7 +106,7 @@ class SizeClasses:
 
     def of_item(self, key_length: int, item: Item) -> int:
         """Return the item's class."""
-        # Every eviction comes here: for a plain item without flags, no further call.
+        # Called for every eviction: a plain item without flags needs no further call.
         wire = item.wire
         flags_at = _KEY_AT + key_length
         if item.state & FULL or wire[flags_at : flags_at + len(_NO_FLAGS)] != _NO_FLAGS:

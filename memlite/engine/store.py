@@ -116,8 +116,8 @@ class StoreEngine(MetaEngine):
         """Store like `set_framed`, but without a transaction.
 
         Returns:
-            What to await before the command is answered; None if nothing was done, and `attempt`
-            must be used.
+            The write to await before the command is answered; None if nothing was done, and
+            `attempt` must be used.
 
         Raises:
             CommandError: the command failed.
@@ -146,7 +146,7 @@ class StoreEngine(MetaEngine):
         """Carry out a command at once, if that is possible without reading from the backend.
 
         Args:
-            access: what the command must read.
+            access: the reads that the command needs.
             keys: the command's keys.
             run: carries out the command on this engine; it may be called again later.
 
@@ -213,7 +213,7 @@ class StoreEngine(MetaEngine):
     def uncounted(self, run: Callable[[], _Result]) -> _Result:
         """Carry out a read without counting it or showing it to observers.
 
-        A read that is repeated counts as what it was at first, even if the item has changed since.
+        A repeated read keeps its first count, even if the item has changed since.
 
         Args:
             run: carries out the command on this engine.
@@ -261,7 +261,7 @@ class StoreEngine(MetaEngine):
     def _observe_replaced(self, command: str, key: bytes) -> None:
         """Notify the observer of the item a storage command replaces.
 
-        A set has not read the item; it is reported only if it is known without asking the backend.
+        A set has not read the item, which is reported only if known without querying the backend.
         """
         item = self.table.get(key)
         if item is None and command == "set":
@@ -278,8 +278,8 @@ class StoreEngine(MetaEngine):
 
         Args:
             key: the key, which the text protocol can express.
-            found: what `Backend.get_cached` has returned for it.
-            run: carries out the command on what was read, if it is not such a hit.
+            found: the result of `Backend.get_cached` for it.
+            run: carries out the command on the record read, if it is not such a hit.
 
         Returns:
             The reply to a hit, which has been counted; otherwise the result of `run`.

@@ -11,6 +11,6 @@ __all__ = ["Table"]
 Table: TypeAlias = ItemTable | Transaction
 """Items by key, available without waiting.
 
-In memory, a table has all items; on a backend, those of one command. The engine checks whether an
-item that `get` or `find` returns has expired.
+In memory, a table has all items; on a backend, the items of one command. The engine checks whether
+an item that `get` or `find` returns has expired.
 """

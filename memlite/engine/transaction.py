@@ -13,7 +13,7 @@ __all__ = ["Transaction"]
 
 
 class Transaction:
-    """Lets the engine carry out one command on items that were read, and collects its changes.
+    """Lets the engine carry out one command on items read for it, and collects its changes.
 
     Items that were read are never changed in place, except for their state: a backend may refer
     to them.
@@ -34,7 +34,7 @@ class Transaction:
         self.begin({})
 
     def begin(self, read: Mapping[bytes, Item | Record]) -> None:
-        """Start the next command with what was read for it, by key."""
+        """Start the next command with the items read for it, by key."""
         self._items: dict[bytes, Item] = {}
         for key, found in read.items():
             self._items[key] = item_of(found, FullItem) if isinstance(found, Record) else found

@@ -19,7 +19,7 @@ _Range = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What throughput and response time lie between.
+    """Bounds of throughput and response time.
 
     Attributes:
         throughput: requests per second, at least and at most.
@@ -33,12 +33,12 @@ class Bounds:
 def asymptotic_bounds(stations: Sequence[Station], clients: int, think_time: float = 0.0) -> Bounds:
     """Return bounds that hold for any distribution of service times.
 
-    A request waits at worst for all others everywhere, and at best for none; no station works
-    faster than it can.
+    At worst, a request waits for all others at every station, and at best for none; no station
+    works faster than its capacity.
 
     Args:
-        stations: of the network.
-        clients: how many.
+        stations: the stations of the network.
+        clients: the number of clients.
         think_time: mean time from a reply to the client's next request.
 
     Raises:
@@ -57,13 +57,13 @@ def balanced_job_bounds(
 ) -> Bounds:
     """Return tighter bounds, which hold under the assumptions of `exact_mva`.
 
-    A network of which all stations have the same demand has more throughput than others with the
-    same total, and one of which all have the highest has less. A station with several servers is
-    bounded by the fastest and the slowest single server that it can be.
+    A network whose stations all have the same demand has a higher throughput than others with the
+    same total; one whose stations all have the highest demand has a lower one. A station with
+    several servers is bounded by the fastest and the slowest equivalent single server.
 
     Args:
-        stations: of the network.
-        clients: how many.
+        stations: the stations of the network.
+        clients: the number of clients.
         think_time: mean time from a reply to the client's next request.
 
     Raises:

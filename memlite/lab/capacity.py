@@ -1,4 +1,4 @@
-"""How much a server can take before it is too slow for its users."""
+"""The load that a server can take before it is too slow for its users."""
 
 import math
 
@@ -14,9 +14,9 @@ def sustainable_rate(
 
     Args:
         demand: mean service time of a request.
-        servers: how many serve one queue.
+        servers: the number of servers of one queue.
         limit: the longest acceptable response time.
-        fixed: time that a response takes besides, such as that of the network.
+        fixed: additional time that a response takes, such as that of the network.
         share: the share of responses that must be within the limit, such as 0.99.
 
     Returns:

@@ -18,15 +18,15 @@ __all__ = ["NetworkFit", "fit_demands", "service_demand"]
 
 _Floats = npt.NDArray[np.float64]
 _LEAST_SHARE = 1e-6
-"""A fitted demand is at least this share of the longest cycle that was measured."""
+"""A fitted demand is at least this share of the longest measured cycle."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkFit:
-    """A network of which some demands were fitted to measured throughputs.
+    """A network with some demands fitted to measured throughputs.
 
     Attributes:
-        stations: all, with the fitted demands.
+        stations: all stations, with the fitted demands.
         demands: the fitted demands by the station's name.
         deviation: the standard deviation of the measured throughputs from the fitted ones, as a
             share of them; 0 if there are as many unknown demands as points.
@@ -46,7 +46,7 @@ def service_demand(
         utilisations: in each repetition, the mean number of its servers that were busy, such as
             processor seconds per second.
         throughputs: requests per second of the whole system, in the same repetitions.
-        confidence: of the interval, of 1; it is Student's, over the repetitions.
+        confidence: the confidence of the interval, of 1, by Student's t over the repetitions.
 
     Raises:
         ValueError: there are no repetitions, or a number is out of range.
@@ -76,18 +76,18 @@ def fit_demands(
     think_time: float = 0.0,
     confidence: float = 0.95,
 ) -> NetworkFit:
-    """Find the demands with which a closed network has the throughputs that were measured.
+    """Find the demands with which a closed network has the measured throughputs.
 
     The logarithms of the throughputs are fitted by least squares, with `exact_mva` as the model.
 
     Args:
-        stations: of the network. Demands that are to be found count as a first guess if they are
+        stations: the network's stations. Unknown demands serve as initial guesses if they are
             positive.
-        unknown: the names of the stations whose demands are to be found.
+        unknown: the names of the stations whose demands are unknown.
         clients: the number of clients of each measurement.
         throughputs: requests per second in each.
         think_time: mean time from a reply to the client's next request.
-        confidence: of the intervals, of 1.
+        confidence: the confidence of the intervals, of 1.
 
     Raises:
         ValueError: an argument is out of range, or there are fewer different numbers of clients
@@ -141,13 +141,13 @@ def fit_demands(
 
 
 def _guess(station: Station, throughputs: _Floats) -> float:
-    """Return a demand: all that there can be if the station is the bottleneck."""
+    """Return an initial demand: the highest possible, as if the station were the bottleneck."""
     capacity = station.capacity if math.isfinite(station.capacity) else 1.0
     return capacity / float(throughputs.max())
 
 
 def _reach(jacobian: _Floats, deviation: float, freedom: int, confidence: float) -> list[float]:
-    """Return half of the width of each interval, on a log scale."""
+    """Return half the width of each interval, on a log scale."""
     count = jacobian.shape[1]
     information = jacobian.T @ jacobian
     if not freedom or np.linalg.matrix_rank(information) < count:

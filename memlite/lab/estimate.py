@@ -1,4 +1,4 @@
-"""A number of which it is known how far off it may be."""
+"""A number with known uncertainty."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,8 @@ class Estimate:
 
     Attributes:
         value: the number.
-        low: the lower bound; minus infinity, or of a positive number 0, if nothing tells.
-        high: the upper bound; infinity if nothing tells.
+        low: the lower bound; if unknown, minus infinity, or 0 for a positive number.
+        high: the upper bound; infinity if unknown.
     """
 
     value: float

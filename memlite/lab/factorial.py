@@ -30,13 +30,14 @@ def analyse_factorial(
 
     Args:
         factors: their names.
-        responses: the measured values of each combination of levels, all as many. A combination has
-            the number of a level for each factor: 0 for its first, such as the low one of two.
+        responses: the measured values of each combination of levels, equally many for each. A
+            combination gives the number of a level for each factor: 0 for the first, such as the
+            low one of two.
         multiplicative: analyse the logarithms of responses, which must be positive.
-        confidence: of the intervals, of 1.
-        order: how many factors an interaction may have at most: 1 for a model without interactions.
-            What larger ones would explain counts as error, which allows for intervals without
-            repetitions (Jain, chapter 21). None for all.
+        confidence: the confidence level of the intervals, of 1.
+        order: the largest number of factors in an interaction: 1 for a model without interactions.
+            Variation due to larger ones counts as error, which allows intervals without repetitions
+            (Jain, chapter 21). None for all.
 
     Raises:
         ValueError: a combination is missing, or the values cannot be analysed.
@@ -90,8 +91,8 @@ class _Variance:
     Attributes:
         error: the sum of the squares of errors.
         freedom: its degrees of freedom.
-        mean_square: one by the other; 0 without degrees of freedom.
-        quantile: of Student's t, for intervals.
+        mean_square: the first divided by the second; 0 without degrees of freedom.
+        quantile: the quantile of Student's t, for intervals.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class _Variance:
         return squares / self._total if self._total else 0.0
 
     def reach(self, freedom: int) -> float:
-        """Return half of the width of the interval of the mean, or of an effect (Jain, 20.6, 22.5).
+        """Return half the width of the interval of the mean, or of an effect (Jain, 20.6, 22.5).
 
         Args:
             freedom: the degrees of freedom of the effect; 1 for the mean.
@@ -136,7 +137,7 @@ class _Variance:
     def effect(
         self, names: tuple[str, ...], axes: tuple[int, ...], effect: Array, levels: Sequence[int]
     ) -> Effect:
-        """Return an effect with what is known about it."""
+        """Return an effect with its statistics."""
         freedom = _freedom(effect.shape)
         statistic, chance = self._test(self._explained[axes] / freedom, freedom)
         own = effect.reshape([levels[axis] for axis in axes])
@@ -164,7 +165,7 @@ class _Variance:
 
 
 def _effect(means: Array, axes: Sequence[int]) -> Array:
-    """Return an effect: the mean over other factors, less that over each of its own."""
+    """Return an effect: the mean over other factors, minus that over each of its own."""
     for axis in range(means.ndim):
         mean = means.mean(axis=axis, keepdims=True)
         means = means - mean if axis in axes else mean

@@ -18,16 +18,16 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 def levels_of(
     factors: Sequence[str], responses: Mapping[Levels, Sequence[float]]
 ) -> tuple[int, ...]:
-    """Return how many levels each factor has.
+    """Return the number of levels of each factor.
 
     Raises:
-        ValueError: these are no factors, or not all combinations of their levels are there.
+        ValueError: the factors are invalid, or a combination of their levels is missing.
     """
     if not 0 < len(factors) <= _MAX_FACTORS or len(set(factors)) < len(factors):
         raise ValueError(f"1 to {_MAX_FACTORS} factors with different names are needed")
     if {len(at) for at in responses} != {len(factors)}:
         raise ValueError("a combination of levels must have one for each factor")
-    # With two levels at least, whatever is there.
+    # At least two levels, even if fewer are present.
     levels = tuple(max(1, *column) + 1 for column in zip(*responses, strict=True))
     if math.prod(levels) != len(responses) or set(responses) != set(combinations(levels)):
         raise ValueError(
@@ -45,7 +45,8 @@ def array_of(
         An array with an axis for each factor, and a last one for repetitions.
 
     Raises:
-        ValueError: the values are not equally many, or not such that one can calculate with them.
+        ValueError: combinations have different numbers of values, or values unsuitable for
+            calculation.
     """
     counts = {len(values) for values in responses.values()}
     if len(counts) > 1 or 0 in counts:

@@ -1,4 +1,4 @@
-"""Whether the factors of an experiment add to the response, or multiply it."""
+"""Determines whether the factors of an experiment add to the response, or multiply it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,24 +9,24 @@ from memlite.lab.factorial_result import FactorialResult, Levels
 
 __all__ = ["Models", "compare_models"]
 
-# A residual variation of less than this share of all variation is rounding.
+# A residual variation below this share of all variation is due to rounding.
 _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """An experiment, analysed in both ways.
+    """Both analyses of an experiment.
 
     Attributes:
-        additive: factors add.
-        multiplicative: factors multiply; None if a response is not positive.
+        additive: the model in which factors add.
+        multiplicative: the model in which factors multiply; None if a response is not positive.
         advantage: the logarithm of the likelihood of factors that multiply and do not interact,
-            less that of factors that add and do not interact. From 1.92 on (or to -1.92), the model
-            that is favoured would reject the other one at 95% (Box and Cox).
+            less that of factors that add and do not interact. At 1.92 or more (or -1.92 or less),
+            the favoured model would reject the other at 95% (Box and Cox).
         unexplained: the shares of variation that factors leave to interactions and errors in the
             two models, the additive one first.
-        freedom: the degrees of freedom of that. Without any, both models fit exactly, and nothing
-            tells which is right; the advantage is 0.
+        freedom: the degrees of freedom of the unexplained variation. Without any, both models fit
+            exactly, so neither can be preferred; the advantage is 0.
     """
 
     additive: FactorialResult
@@ -51,9 +51,9 @@ def compare_models(
 ) -> Models:
     """Analyse an experiment with an additive and with a multiplicative model.
 
-    Models are compared without interactions: that with the right scale needs none, and its errors
-    are of the same size everywhere. The comparison is that of two powers, 1 and 0, in G. Box and
-    D. Cox, "An Analysis of Transformations" (1964); Jain, section 15.4.
+    Models are compared without interactions: the one with the right scale needs none, and its
+    errors have the same size everywhere. The comparison is that of two powers, 1 and 0, in G. Box
+    and D. Cox, "An Analysis of Transformations" (1964); Jain, section 15.4.
 
     Args:
         factors: as of `memlite.lab.analyse_factorial`.

@@ -1,4 +1,4 @@
-"""What the analysis of a factorial experiment found."""
+"""The results of analysing a factorial experiment."""
 
 import itertools
 import math
@@ -19,17 +19,17 @@ class Effect:
 
     Attributes:
         factors: their names; more than one is an interaction.
-        values: the effect at each combination of their levels: what it adds to the response, or to
-            its natural logarithm in a multiplicative model. They sum to 0 over the levels of each
-            factor.
-        reach: half of the width of the confidence interval of each of them; infinite without
-            degrees of freedom for errors.
+        values: the effect at each combination of their levels: the amount added to the response, or
+            to its natural logarithm in a multiplicative model. They sum to 0 over the levels of
+            each factor.
+        reach: half the width of the confidence interval of each value; infinite without degrees of
+            freedom for errors.
         variation: the share of all variation that is due to it, of 1.
         freedom: its degrees of freedom.
         f_statistic: its mean square divided by that of errors; None without degrees of freedom for
             errors.
         p_value: the probability of so large a statistic by chance; None likewise.
-        significant: whether that is less than the confidence leaves to chance.
+        significant: whether `p_value` is below the significance level, 1 minus the confidence.
     """
 
     factors: tuple[str, ...]
@@ -43,14 +43,14 @@ class Effect:
 
     @property
     def two_levels(self) -> bool:
-        """Whether each of its factors has two levels, so that one number says all."""
+        """Whether each of its factors has two levels, so that one number describes the effect."""
         return len(self.values) == 1 << len(self.factors)
 
     @property
     def value(self) -> float:
-        """Of factors with two levels: the effect at the high levels.
+        """The effect at the high levels, for factors with two levels.
 
-        That is half of the difference between the high and the low level.
+        It is half the difference between the high and the low level.
 
         Raises:
             ValueError: a factor has more levels.
@@ -70,7 +70,7 @@ class Effect:
 
     @property
     def ratio(self) -> float:
-        """In a multiplicative model: the response at the high level divided by that at the low.
+        """The response at the high level divided by that at the low, in a multiplicative model.
 
         Raises:
             ValueError: a factor has more levels.
@@ -84,16 +84,16 @@ class FactorialResult:
 
     Attributes:
         factors: their names.
-        levels: how many levels each has.
+        levels: the number of levels of each.
         repetitions: how often each combination was measured.
-        mean: of all responses; of their natural logarithms in a multiplicative model.
+        mean: the mean of all responses; of their natural logarithms in a multiplicative model.
         mean_interval: its confidence interval.
-        effects: of factors and interactions, those of single factors first.
+        effects: the effects of factors and interactions, single factors first.
         error_variation: the share of the variation that no effect explains, of 1.
         error_freedom: the degrees of freedom of errors.
         error_deviation: the standard deviation of errors, s; 0 without degrees of freedom.
-        quantile: how many standard errors an interval reaches from its middle: Student's t.
-        predicted: what the model says for each combination of levels, in the responses' unit.
+        quantile: the half-width of an interval in standard errors, by Student's t.
+        predicted: the model's prediction for each combination of levels, in the responses' unit.
         residuals: for each combination, in order, the measured values minus the predicted one; of
             the logarithms in a multiplicative model.
         multiplicative: whether the model is one of logarithms, in which factors multiply.
@@ -115,7 +115,7 @@ class FactorialResult:
 
     @property
     def runs(self) -> int:
-        """How many values were measured."""
+        """The number of measured values."""
         return math.prod(self.levels) * self.repetitions
 
     def estimate(self, at: Mapping[str, int]) -> Estimate:
@@ -136,14 +136,14 @@ class FactorialResult:
     def change(
         self, factor: str, before: int, after: int, at: Mapping[str, int] | None = None
     ) -> Estimate:
-        """Return what changing a factor does: the difference, or the ratio if factors multiply.
+        """Return the effect of changing a factor: the difference, or the ratio if factors multiply.
 
         Args:
             factor: its name.
             before: the number of its level before, from 0.
-            after: that of its level afterwards.
-            at: levels of other factors that the change is looked at with; on average over those
-                that are not named.
+            after: the number of its level afterwards.
+            at: the levels of other factors at which to evaluate the change; averaged over factors
+                not named.
         """
         others = at or {}
         value, variance = 0.0, 0.0
@@ -163,7 +163,7 @@ class FactorialResult:
         return self._estimate(value, variance if before != after else 0.0)
 
     def _estimate(self, value: float, variance: float) -> Estimate:
-        """Return a number that has so many times the variance of a single measurement."""
+        """Return an estimate whose variance is `variance` times that of a single measurement."""
         reach = math.inf
         if self.error_freedom:
             reach = self.quantile * self.error_deviation * math.sqrt(variance)
@@ -171,7 +171,7 @@ class FactorialResult:
         return Estimate(*map(self.scaled, bounds))
 
     def scaled(self, value: float) -> float:
-        """Return what the model calculates with in the responses' terms.
+        """Convert a value from the model's scale to the responses' scale.
 
         Args:
             value: a response or difference; in a multiplicative model its logarithm, for which the

@@ -1,8 +1,8 @@
-"""Operational laws: what must hold between measured means, whatever is measured.
+"""Operational laws: relations that must hold between measured means of any system.
 
 Jain, *The Art of Computer Systems Performance Analysis* (1991), chapter 33; Denning and Buzen, "The
 Operational Analysis of Queueing Network Models" (1978). They assume nothing about distributions, so
-that a measurement that breaks one of them has lost or miscounted something.
+a measurement that violates one has lost or miscounted something.
 """
 
 import math
@@ -17,7 +17,7 @@ __all__ = [
     "interactive_response_time",
 ]
 
-# With a larger tolerance, hardly any mistake would break a law.
+# With a larger tolerance, hardly any error would violate a law.
 _MAX_TOLERANCE = 0.1
 
 
@@ -25,7 +25,7 @@ def interactive_response_time(clients: float, throughput: float, think_time: flo
     """Return R = N/X − Z, the response time of clients in a closed loop.
 
     Args:
-        clients: N, how many there are; with pipelining, how many requests they may have in flight.
+        clients: N, the number of clients; with pipelining, of requests they may have in flight.
         throughput: X, requests per unit of time.
         think_time: Z, the mean time from a reply until the client's next request.
 
@@ -39,12 +39,12 @@ def interactive_response_time(clients: float, throughput: float, think_time: flo
 
 
 def in_system(throughput: float, time: float) -> float:
-    """Return N = X·R, Little's law: how many requests are in a system on average.
+    """Return N = X·R, Little's law: the mean number of requests in a system.
 
     Args:
         throughput: X, requests per unit of time.
-        time: R, the mean time that a request spends there. With R + Z for R, clients that think
-            count too.
+        time: R, the mean time that a request spends there. With R + Z for R, thinking clients count
+            too.
 
     Raises:
         ValueError: an argument is negative or not a number.
@@ -107,10 +107,10 @@ def check_closed_loop(
         throughput: X.
         response_time: R, the measured mean.
         think_time: Z, the measured mean.
-        length: of the measurement. Of a request that it cuts off at one of its ends, X counts more
-            than R and Z do, or less: at most one request of each client. If that is more than the
-            tolerance, as with long think times, then it is the tolerance.
-        tolerance: the largest difference that is accepted, as a share of the response time.
+        length: the length of the measurement. For a request cut off at one of its ends, X counts
+            more or less than R and Z do: at most one request of each client. If that exceeds the
+            tolerance, as with long think times, it becomes the tolerance.
+        tolerance: the largest accepted difference, as a share of the response time.
         longest: the longest response time, which may have been cut off; 0 for the mean.
 
     Raises:
@@ -182,11 +182,11 @@ def check_open_loop(
         in_system: N, the mean number over time; measured without the response times.
         throughput: X.
         response_time: R, the measured mean.
-        length: of the measurement.
-        tolerance: the largest difference that is accepted, as a share of N.
-        cut_off: how many requests the ends of the measurement cut off. Of each, X·R counts all of
-            its response time, or none, and N the part within. If that is more than the tolerance,
-            then it is the tolerance.
+        length: the length of the measurement.
+        tolerance: the largest accepted difference, as a share of N.
+        cut_off: the number of requests cut off by the ends of the measurement. For each, X·R counts
+            all or none of its response time, and N the part within. If that exceeds the tolerance,
+            it becomes the tolerance.
         longest: the longest response time, which may have been cut off; 0 for the mean.
 
     Raises:

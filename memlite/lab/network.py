@@ -26,7 +26,7 @@ __all__ = [
 
 _Floats = npt.NDArray[np.float64]
 
-# Schweitzer's approximation ends when no queue changes by more than this share of all clients.
+# Schweitzer's approximation stops when no queue changes by more than this share of all clients.
 _PRECISE = 1e-12
 _MAX_ROUNDS = 100_000
 
@@ -37,12 +37,12 @@ class Station:
 
     Attributes:
         name: its name.
-        demand: the service time that a request needs there, over all its visits, while it is alone.
-        servers: how many requests are served at a time; 0 for as many as there are, as on a link
-            that only delays.
-        rates: of a station whose speed depends on its load, such as one that serves in batches: how
-            much faster it works with 1, 2 … requests there than with one. The last holds for more.
-            Empty for a station whose servers say how fast it is.
+        demand: the service time that a request needs there, over all its visits, when it is alone.
+        servers: how many requests are served at a time; 0 for no limit, as on a link that only
+            delays.
+        rates: for a station whose speed depends on its load, such as one that serves in batches:
+            its speed with 1, 2 … requests relative to that with one. The last applies to more
+            requests. Empty for a station whose speed depends only on its servers.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Station:
         """Check the values.
 
         Raises:
-            ValueError: one is out of range.
+            ValueError: a value is out of range.
         """
         if not (self.demand >= 0 and math.isfinite(self.demand)):
             raise ValueError(f"{self.name}: demand must be a number from 0, not {self.demand:g}")
@@ -67,11 +67,11 @@ class Station:
 
     @property
     def capacity(self) -> float:
-        """How much faster it works at best than with one request; infinite without a limit."""
+        """The highest speed relative to that with one request; infinite without a limit."""
         return max(self.rates, default=float(self.servers or math.inf))
 
     def speeds(self, clients: int) -> _Floats:
-        """Return how much faster it works with 1, 2 … `clients` requests than with one."""
+        """Return the speeds with 1, 2 … `clients` requests relative to that with one."""
         if self.rates:
             index = np.minimum(np.arange(clients), len(self.rates) - 1)
             found: _Floats = np.array(self.rates, float)[index]
@@ -86,8 +86,8 @@ class StationState:
 
     Attributes:
         name: the station's.
-        utilisation: the share of time in which one of its servers is busy, of 1; with `rates`, the
-            share of the highest at which it works on average; 0 for a station without a limit.
+        utilisation: the share of time in which one of its servers is busy, of 1; with `rates`, its
+            mean speed as a share of the highest; 0 for a station without a limit.
         residence_time: mean time that a request spends there, over all its visits.
         queue_length: mean number of requests there, those in service included.
     """
@@ -103,7 +103,7 @@ class NetworkState:
     """The steady state of a network with a number of clients.
 
     Attributes:
-        clients: how many.
+        clients: the number of clients.
         throughput: requests completed per second.
         response_time: mean time from a request to its reply.
         stations: each station, in the order in which they were given.
@@ -126,16 +126,16 @@ def exact_mva(
     """Solve a closed network exactly.
 
     Takes time in proportion to the number of clients, for each pair of stations and each of their
-    servers. It is done by convolution, which stays precise for stations with several servers, or
-    whose speed depends on their load, where the recursion of mean value analysis does not.
+    servers. Uses convolution, which remains precise for stations with several servers or with
+    load-dependent speed, unlike the recursion of mean value analysis.
 
     Args:
-        stations: of the network.
+        stations: the stations of the network.
         clients: the most clients.
         think_time: mean time from a reply to the client's next request.
 
     Returns:
-        The state with 1, 2 … `clients` clients.
+        The states with 1, 2 … `clients` clients.
 
     Raises:
         ValueError: an argument is out of range, or nothing takes any time.
@@ -161,10 +161,10 @@ def exact_mva(
 def exact_throughputs(
     stations: Sequence[Station], clients: int, think_time: float = 0.0
 ) -> _Floats:
-    """Return the throughputs of `exact_mva` alone, which takes a fraction of the time.
+    """Return only the throughputs of `exact_mva`, which takes a fraction of the time.
 
     Args:
-        stations: of the network.
+        stations: the stations of the network.
         clients: the most clients.
         think_time: mean time from a reply to the client's next request.
 
@@ -181,16 +181,16 @@ def exact_throughputs(
 def approximate_mva(
     stations: Sequence[Station], clients: int, think_time: float = 0.0
 ) -> NetworkState:
-    """Solve a closed network approximately, which takes little time for many clients, too.
+    """Solve a closed network approximately, which takes little time even for many clients.
 
     The approximation is Schweitzer's; a station with m servers is replaced by one server of a mth
     of the demand and a delay with the rest (Seidmann's approximation). Throughput is usually within
-    a few per cent of the exact one, but a quarter too low if as many clients as a station has
-    servers do little else than use it.
+    a few per cent of the exact one, but a quarter too low if a station has as many servers as there
+    are clients, which do little else than use it.
 
     Args:
-        stations: of the network.
-        clients: how many.
+        stations: the stations of the network.
+        clients: the number of clients.
         think_time: mean time from a reply to the client's next request.
 
     Raises:
@@ -215,7 +215,7 @@ def approximate_mva(
         met = lengths * (clients - 1) / clients  # by a request that arrives
         residence = np.where(queues, demands * (1 + met) + delays, demands)
         throughput = clients / (think_time + float(residence.sum()))
-        # Those in the delay of a station with several servers do not queue.
+        # Requests in the delay of a station with several servers do not queue.
         following = throughput * (residence - delays)
         changed = float(np.abs(following - lengths).max())
         lengths = following
@@ -240,12 +240,12 @@ def _check(stations: Sequence[Station], clients: int, think_time: float) -> None
 
 # Normalisation constants, as logarithms: they differ by more than a float can express. That of a
 # network with n clients is the sum over all ways to spread them over the stations, a convolution.
-# From some number of requests on, a station is no faster with one more, so that its weights are a
-# geometric series, with which to convolve is a running sum.
+# Beyond some number of requests, a station gets no faster, so its weights form a geometric series;
+# convolving with it is a running sum.
 
 
 def _delays(stations: Sequence[Station], clients: int, think_time: float) -> _Floats:
-    """Return the constants with 0, 1 … clients of what has no queues; they are one delay."""
+    """Return the constants with 0, 1 … clients of all delays without queues, combined into one."""
     delay = think_time + math.fsum(one.demand for one in stations if not one.servers)
     if not delay:
         return _shifted(np.zeros(1), 0, clients + 1)
@@ -275,16 +275,16 @@ def _lengths(station: Station, queues: Sequence[Station], delays: _Floats) -> _F
 
     Args:
         station: the station.
-        queues: the others that have queues.
-        delays: the constants of those that have none.
+        queues: the other stations with queues.
+        delays: the constants of the delays, which have no queues.
     """
     clients = len(delays) - 1
     if not station.demand:
         return np.zeros(clients)
     others = functools.reduce(_with_station, queues, delays)
     weights, ratio = _weights(station, clients)
-    # Each number of requests there counts as often as it is large; with j more than the first of
-    # the geometric series, that is once for the first and j times more.
+    # Each number of requests is weighted by itself; with j more than the first of the geometric
+    # series, once for the first and j times more.
     first = len(weights) - 1
     series = _geometric(others, ratio)
     more = _shifted(_geometric(series, ratio) + ratio, 1)
@@ -316,7 +316,7 @@ def _geometric(values: _Floats, ratio: float) -> _Floats:
 
 
 def _shifted(values: _Floats, by: int, size: int = 0) -> _Floats:
-    """Return the values behind so many logarithms of 0; as many as there were, or `size`."""
+    """Return the values after `by` logarithms of 0: as many as before, or `size` in all."""
     found = np.full(size or len(values), -np.inf)
     found[by : by + len(values)] = values[: len(found) - by]
     return found

@@ -1,4 +1,4 @@
-"""Values unlike the others, to be looked at rather than left out."""
+"""Outliers: values unlike the others, to be examined rather than discarded."""
 
 import itertools
 import math
@@ -17,7 +17,7 @@ _THRESHOLD = 3.5
 # standard deviation.
 _MEDIAN_DEVIATION = 0.6745
 _MEAN_DEVIATION = 0.7979
-# Pairs of the largest number of values, and the score that none of so many normally distributed
+# Pairs of a number of values, and the score that none of up to that many normally distributed
 # values exceeds in 95% of samples. Rounded up, from 400,000 samples of 5 to 20, 25, 26 and 30
 # values, and 60,000 of 31 to 1,000.
 _THRESHOLDS = (
@@ -36,19 +36,20 @@ _THRESHOLDS = (
     (200, 3.9),
     (1000, 4.1),
 )
-# A stall does less than this share of the usual.
+# A stall has less than this share of the usual throughput.
 _STALLED = 0.5
 
 
 def find_outliers(values: Sequence[float], threshold: float = _THRESHOLD) -> tuple[int, ...]:
     """Return the positions of outliers, by the modified z-score.
 
-    It is the distance from the median, divided by the median of all such distances: Iglewicz and
-    Hoaglin, *How to Detect and Handle Outliers* (1993), who recommend 3.5. If most values are the
-    same, the mean distance takes its place.
+    The score is the distance from the median, divided by the median of all such distances: Iglewicz
+    and Hoaglin, *How to Detect and Handle Outliers* (1993), who recommend 3.5. If most values are
+    the same, the mean distance is used instead.
 
     Args:
-        values: any number; of less than five nothing can be told, and the result is empty.
+        values: any number; with fewer than five, outliers cannot be identified, and the result is
+            empty.
         threshold: the smallest absolute score of an outlier.
 
     Raises:
@@ -65,14 +66,14 @@ def find_outliers(values: Sequence[float], threshold: float = _THRESHOLD) -> tup
 def outlier_threshold(count: int) -> float:
     """Return the threshold that normally distributed values exceed in at most 5% of samples.
 
-    With 3.5, one of five values is an outlier in 21% of samples, and one of ten in 13%. That the
-    threshold of an identifier depends on the number of values, so that a sample without outliers
-    has none with a given probability, is from Davies and Gather, "The Identification of Multiple
-    Outliers", *Journal of the American Statistical Association* 88 (1993), who find it by
-    simulation, too.
+    With 3.5, one of five values is an outlier in 21% of samples, and one of ten in 13%. The idea
+    that the threshold depends on the number of values, so that with a given probability none is
+    exceeded in a sample without outliers, is from Davies and Gather, "The Identification of
+    Multiple Outliers", *Journal of the American Statistical Association* 88 (1993), who also find
+    it by simulation.
 
     Args:
-        count: the number of values. Of more than 1,000, it is that of 1,000.
+        count: the number of values. For more than 1,000, the threshold is that for 1,000.
     """
     return next((limit for most, limit in _THRESHOLDS if count <= most), _THRESHOLDS[-1][1])
 
@@ -87,12 +88,12 @@ def _scores(values: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Successive intervals in which little was done.
+    """Successive intervals with little throughput.
 
     Attributes:
         start: the position of the first.
-        length: how many there are.
-        lost: what was not done in them, compared with the median, in the unit of the values.
+        length: their number.
+        lost: the work missing in them compared with the median, in the unit of the values.
     """
 
     start: int
@@ -103,13 +104,14 @@ class Stall:
 def find_stalls(values: Sequence[float], threshold: float = _THRESHOLD) -> tuple[Stall, ...]:
     """Return the stalls of a time series of throughput.
 
-    They are successive intervals, each with less than half of the median. Either one of them is an
-    outlier, or their mean is: the mean of k intervals varies by 1/√k of what one does. In a series
-    that varies much, a single interval without any work may be chance, and a whole second is not.
-    The mean does not count at the beginning and at the end, where throughput may grow or fall.
+    A stall consists of successive intervals, each with less than half of the median. Either one of
+    them is an outlier, or their mean is: the mean of k intervals varies by 1/√k of what one does.
+    In a series with high variance, a single interval without any work may be chance, but a whole
+    second is not. The mean does not count at the beginning and at the end, where throughput may
+    grow or fall.
 
     Args:
-        values: what was done in intervals of equal length.
+        values: the work done in intervals of equal length.
         threshold: see `find_outliers`.
 
     Raises:

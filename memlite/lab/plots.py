@@ -1,4 +1,4 @@
-"""Plots for notebooks: models over what was measured."""
+"""Plots for notebooks: models over measured values."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["network_figure", "scalability_figure"]
 
-# Of the palette of Okabe and Ito, which colour-blind people can tell apart.
+# From the colour-blind-safe palette of Okabe and Ito.
 _MEASURED = "#0072b2"
 _MODEL = "#d55e00"
 _SIZE = (7.0, 4.2)  # inches
@@ -27,7 +27,7 @@ def scalability_figure(
     Args:
         fit: as returned by `fit_scalability`.
         clients: the number of clients of each point.
-        throughput: that of each point, per second.
+        throughput: the throughput of each point, per second.
     """
     figure = _figure(1)
     (axes,) = figure.axes
@@ -51,13 +51,13 @@ def network_figure(
     throughput: Sequence[float],
     response_time: Sequence[float],
 ) -> "Figure":
-    """Draw what a closed network predicts over what was measured.
+    """Draw the predictions of a closed network over the measured values.
 
     Args:
         states: the network with 1, 2 … clients, as returned by `exact_mva`.
         clients: the number of clients of each measurement.
-        throughput: of each measurement, per second.
-        response_time: of each measurement, in seconds.
+        throughput: the throughput of each measurement, per second.
+        response_time: the response time of each measurement, in seconds.
     """
     figure = _figure(2)
     left, right = figure.axes

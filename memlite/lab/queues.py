@@ -2,7 +2,7 @@
 
 The formulas are those of Jain, *The Art of Computer Systems Performance Analysis* (1991), chapters
 30 and 31, and of Kleinrock, *Queueing Systems*, volume 1 (1975). Requests are served in the order
-of their arrival, and none is given up.
+of their arrival, and none is abandoned.
 """
 
 import math
@@ -18,7 +18,7 @@ __all__ = ["Queue", "UnstableError", "closed_mmm", "mg1", "mm1", "mmm", "mmmk"]
 
 
 class UnstableError(MemliteError):
-    """Requests arrive at least as fast as they can be served, so that the queue grows for ever."""
+    """Requests arrive at least as fast as they can be served, so the queue grows without bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Queue:
         response_time: mean time from arrival to departure.
         waiting_time: mean time in the queue, before the service.
         in_system: mean number of requests there, those in service included.
-        in_queue: mean number of requests that wait.
+        in_queue: mean number of waiting requests.
         rejected: the share of requests that found the system full, of 1.
     """
 
@@ -45,14 +45,14 @@ class Queue:
     _survival: Callable[[float], float] | None = None
 
     def response_percentile(self, share: float) -> float:
-        """Return the response time that a share of requests does not exceed.
+        """Return the response time that the given share of requests does not exceed.
 
         Args:
             share: for example 0.99.
 
         Raises:
-            ValueError: the share is not between 0 and 1, or the model does not say how response
-                times are distributed.
+            ValueError: the share is not between 0 and 1, or the model does not give the
+                distribution of response times.
         """
         if not 0 <= share < 1:
             raise ValueError(f"share must be at least 0 and below 1, not {share:g}")
@@ -90,8 +90,8 @@ def mmm(arrival_rate: float, service_rate: float, servers: int) -> Queue:
 
     Args:
         arrival_rate: requests per second.
-        service_rate: of each server.
-        servers: how many.
+        service_rate: the service rate of each server.
+        servers: the number of servers.
 
     Raises:
         UnstableError: there are more arrivals than services.
@@ -135,10 +135,10 @@ def mmmk(arrival_rate: float, service_rate: float, servers: int, capacity: int) 
     """M/M/m/K: as `mmm`, but requests that find the system full are rejected.
 
     Args:
-        arrival_rate: requests per second, those that are rejected included.
-        service_rate: of each server.
-        servers: how many.
-        capacity: how many requests there can be, those in service included.
+        arrival_rate: requests per second, including rejected ones.
+        service_rate: the service rate of each server.
+        servers: the number of servers.
+        capacity: the largest number of requests, including those in service.
 
     Raises:
         ValueError: an argument is out of range.
@@ -153,15 +153,15 @@ def mmmk(arrival_rate: float, service_rate: float, servers: int, capacity: int) 
 
 
 def closed_mmm(clients: int, think_time: float, service_rate: float, servers: int = 1) -> Queue:
-    """M/M/m with a fixed number of clients, each of which sends its next request after a while.
+    """M/M/m with a fixed number of clients, each sending its next request after a think time.
 
     This is the model of a load generator in a closed loop (the machine repairman model).
 
     Args:
-        clients: how many.
+        clients: the number of clients.
         think_time: mean time from a reply to the client's next request.
-        service_rate: of each server.
-        servers: how many.
+        service_rate: the service rate of each server.
+        servers: the number of servers.
 
     Raises:
         ValueError: an argument is out of range.
@@ -204,7 +204,7 @@ def mg1(arrival_rate: float, service_time: float, squared_cv: float) -> Queue:
         raise UnstableError(
             f"{arrival_rate:g} requests per second arrive, and {1 / service_time:g} can be served"
         )
-    # The formula of Pollaczek and Khinchine.
+    # The Pollaczek-Khinchine formula.
     waiting = utilisation * service_time * (1 + squared_cv) / (2 * (1 - utilisation))
     response = waiting + service_time
     return Queue(
@@ -240,15 +240,16 @@ def _birth_death(
     """Solve a queue whose arrivals depend on the number of requests there.
 
     Args:
-        arrivals: the logarithm of the rate while there are 0, 1 … requests, except the most.
-        service_rate: of each server.
-        servers: how many.
-        rejects: whether requests still arrive while there are the most.
+        arrivals: the logarithm of the rate while there are 0, 1 … requests, up to one below
+            capacity.
+        service_rate: the service rate of each server.
+        servers: the number of servers.
+        rejects: whether requests still arrive at full capacity.
     """
     number = np.arange(len(arrivals) + 1)
     serving = np.minimum(number, servers)
     steps = arrivals - np.log(serving[1:]) - math.log(service_rate)
-    # Of the states' weights, which differ by more than a float can express.
+    # Logarithms of the states' weights, which differ by more than a float can express.
     logarithms = np.concatenate(([0.0], np.cumsum(steps)))
     states = np.exp(logarithms - logarithms.max())
     states /= states.sum()

@@ -1,12 +1,13 @@
 """Where a system saturates, from its throughput with several numbers of clients.
 
-The rule: the plateau are the loads with at least 95% of the highest throughput. With fewer clients
-the system is under-saturated; with more clients than the best load, and less throughput than the
-plateau, it is over-saturated. The knee is the first load of the plateau.
+The rule: the plateau consists of the loads with at least 95% of the highest throughput. With fewer
+clients the system is under-saturated; with more clients than the best load, and less throughput
+than the plateau, it is over-saturated. The knee is the first load of the plateau.
 
-If throughput still rises at the last load, how much it may rise is not known. That load is then
-certainly under-saturated only if throughput rises almost in proportion to clients up to it, as it
-does while hardly any request waits (Jain 1991, section 33.6). Otherwise it may be on the plateau.
+If throughput still rises at the last load, it is not known how much further it may rise. That load
+is then certainly under-saturated only if throughput rises almost in proportion to clients up to it,
+as it does while hardly any request waits (Jain 1991, section 33.6). Otherwise it may be on the
+plateau.
 """
 
 import itertools
@@ -29,7 +30,7 @@ _Range = tuple[float, float]
 
 
 class LoadState(StrEnum):
-    """What a load means to a system."""
+    """The state of a system at a load."""
 
     UNDER = "under-saturated"
     SATURATED = "saturated"
@@ -38,15 +39,15 @@ class LoadState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LoadRange:
-    """A load, and which range it belongs to.
+    """A load, and the range it belongs to.
 
     Attributes:
         clients: the number of clients.
         throughput: its mean throughput.
         share: the throughput divided by the highest.
-        interval: the confidence interval of the share, for all loads together.
+        interval: the confidence interval of the share, simultaneous for all loads.
         state: the range.
-        certain: whether that holds for all of the interval.
+        certain: whether the range is the same for the whole interval.
     """
 
     clients: float
@@ -64,10 +65,10 @@ class Saturation:
     Attributes:
         loads: the loads, by number of clients.
         best: the number of clients with the highest throughput.
-        knee: the fewest clients from which on throughput is on the plateau; None if no load is.
-        knee_interval: the knee is above the first number of clients and at most the second: that
-            of the last load that is certainly under-saturated, 0 for none, and that of the first
-            that is certainly not, infinite for none.
+        knee: the fewest clients at which throughput is on the plateau; None if no load is.
+        knee_interval: the knee is above the first number of clients and at most the second: that of
+            the last load that is certainly under-saturated, 0 if none, and that of the first load
+            that certainly is not, infinite if none.
         asymptotic_knee: N* = the highest throughput divided by that of one client at the lowest
             load, where the two bounds on throughput meet (Jain 1991, section 33.6): with fewer
             clients, hardly any request waits.
@@ -98,18 +99,18 @@ def find_saturation(
 ) -> Saturation:
     """Divide loads into under-saturated, saturated and over-saturated ones.
 
-    The intervals assume that the logarithms of throughput vary as much at each load, and hold for
-    all loads together (Bonferroni).
+    The intervals assume that the logarithms of throughput have the same variance at each load, and
+    hold for all loads simultaneously (Bonferroni).
 
     Args:
         clients: the number of clients of each load, in ascending order.
-        throughput: of each load, the throughput of each repetition.
-        response_time: of each load, the mean response time; None if not known.
+        throughput: the throughput of each repetition, for each load.
+        response_time: the mean response time of each load; None if not known.
         plateau: the share of the highest throughput from which a load counts as saturated.
-        confidence: of the intervals, of 1.
+        confidence: the confidence level of the intervals, of 1.
 
     Raises:
-        ValueError: there are less than two loads, they are not in order, they have no repetitions,
+        ValueError: there are fewer than two loads, they are not in order, they have no repetitions,
             a value is not a positive number, or an argument is out of range.
     """
     _check(clients, throughput, response_time, plateau)
@@ -186,9 +187,9 @@ def _load(
 
 
 def _best(loads: Sequence[LoadRange], best: int, plateau: float) -> LoadRange:
-    """Return the best load in its range, which is not certain because it was chosen."""
+    """Return the best load in its range, uncertain because it was selected as the best."""
     if best == len(loads) - 1:
-        # If it still rises, nothing shows that this load is on a plateau, nor that it is not.
+        # If throughput still rises, nothing shows whether this load is on a plateau.
         before = loads[best - 1]
         certain = before.certain
         if before.state == LoadState.UNDER:
@@ -199,7 +200,7 @@ def _best(loads: Sequence[LoadRange], best: int, plateau: float) -> LoadRange:
 
 
 def _proportional(before: LoadRange, best: LoadRange) -> bool:
-    """Return whether throughput surely rises almost in proportion to clients up to the best."""
+    """Return whether throughput certainly rises almost in proportion to clients up to the best."""
     growth = -math.log(before.interval[1])
     return growth >= _PROPORTIONAL * math.log(best.clients / before.clients)
 

@@ -1,8 +1,8 @@
 """The Universal Scalability Law, fitted to measured throughputs.
 
 Gunther, *Guerrilla Capacity Planning* (2007): with N clients, or processors, the throughput is
-``X(N) = γN / (1 + σ(N − 1) + κN(N − 1))``. σ is the contention, the share of work that is done by
-one at a time; κ is the cost of keeping every pair coherent, which makes throughput fall in the end.
+``X(N) = γN / (1 + σ(N − 1) + κN(N − 1))``. σ is the contention, the serial share of the work; κ is
+the cost of keeping every pair coherent, which eventually makes throughput fall.
 """
 
 import math
@@ -19,19 +19,19 @@ _Floats = npt.NDArray[np.float64]
 _Range = tuple[float, float]
 
 _PARAMETERS = 3
-# How often the parameters are drawn, for the intervals of what follows from them.
+# The number of parameter samples, for the intervals of quantities derived from them.
 _DRAWS = 10_000
-# A peak further away than this many times the most clients that were measured is not predicted.
+# A peak beyond this many times the largest measured number of clients is not predicted.
 _REACH = 2.0
 _NOTHING = 1e-9
-# What is not due to chance, and how far a point may be from the law all the same.
+# The significance level, and the deviation from the law that is tolerated anyway.
 _UNLIKELY = 0.01
 _MATTERS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Scalability:
-    """A fit of the law; each interval has the confidence that was asked for.
+    """A fit of the law; each interval has the requested confidence.
 
     Attributes:
         contention: σ.
@@ -42,13 +42,14 @@ class Scalability:
         rate_interval: that of γ.
         peak_clients_interval: the confidence interval of N*; its upper bound is infinite if κ may
             be 0.
-        peak_throughput_interval: that of the throughput with as many.
+        peak_throughput_interval: that of the peak throughput.
         explained: the share of the variation of throughput that the fit explains (R²).
         peak_clients: N*, the number of clients with the most throughput; infinite if κ is 0.
-        peak_throughput: the throughput with as many; γ/σ if there is no peak, which is the limit.
+        peak_throughput: the throughput at N*; if there is no peak, the limit γ/σ.
         warnings: what the data cannot support, each in a sentence.
-        covariance: of γ, σ and κ, in this order; empty if the points do not show it.
-        quantile: that of Student's t for the confidence; infinite likewise.
+        covariance: the covariance of γ, σ and κ, in this order; empty if the points do not
+            determine it.
+        quantile: the quantile of Student's t for the confidence; infinite likewise.
     """
 
     contention: float
@@ -103,13 +104,13 @@ def fit_scalability(
 
     Args:
         clients: the number of clients of each point; several points may have the same.
-        throughput: that of each point.
-        confidence: of the intervals, of 1.
-        relative: whether the logarithms are fitted: for throughputs that vary by as many percent
-            everywhere, as measured ones do, rather than by as many operations.
+        throughput: the throughput of each point.
+        confidence: the confidence level of the intervals, of 1.
+        relative: whether to fit the logarithms: for throughputs with a constant relative deviation,
+            as measured ones have, rather than a constant absolute one.
 
     Raises:
-        ValueError: there are less than three different numbers of clients, one is below 1, or a
+        ValueError: there are fewer than three different numbers of clients, one is below 1, or a
             throughput is not a positive number.
     """
     if not 0 < confidence < 1:
@@ -128,7 +129,7 @@ def fit_scalability(
     from scipy.optimize import OptimizeWarning, curve_fit
     from scipy.special import stdtrit
 
-    # All is scaled to the point with the most clients, so that no parameter is tiny.
+    # Everything is scaled to the point with the most clients, so that no parameter is tiny.
     form: Callable[[_Floats], _Floats] = np.log if relative else np.asarray
     most = float(at.max())
     scale = float((found / at).max())
@@ -166,7 +167,7 @@ def fit_scalability(
             (coherency, float(reach[2])),
         )
     ]
-    # Below these, they are what the search for the minimum has left of 0.
+    # Below these, the parameters are 0 up to the precision of the search for the minimum.
     peak = _peak(contention, coherency if coherency > _NOTHING * units[2] else 0.0)
     if math.isfinite(peak):
         highest = float(_law(np.array([peak]), rate, contention, coherency)[0])
@@ -212,8 +213,8 @@ def _peak_intervals(
 ) -> tuple[_Range, _Range]:
     """Return the intervals of the peak's clients and throughput.
 
-    They are quantiles over parameters drawn from the distribution that the fit gives them, because
-    the peak is not even nearly linear in κ.
+    They are quantiles over parameters sampled from their fitted distribution, because the peak is
+    far from linear in κ.
     """
     random = np.random.default_rng(1)
     # Scaled to correlations, as the parameters differ by orders of magnitude.
@@ -233,14 +234,14 @@ def _peak_intervals(
         highest = np.where(finite, _law(np.where(finite, at, 1), rates, contention, coherency), 0)
         highest = np.where(finite, highest, rates / contention)
     tails = [(1 - confidence) / 2, (1 + confidence) / 2]
-    # Quantiles between values, one of which is infinite, are not numbers.
+    # Interpolated quantiles between a finite and an infinite value are NaN.
     clients = np.quantile(at, tails, method="nearest")
     throughput = np.quantile(highest, tails, method="nearest")
     return (float(clients[0]), float(clients[1])), (float(throughput[0]), float(throughput[1]))
 
 
 def _guess(clients: _Floats, throughput: _Floats, units: _Floats) -> _Floats:
-    """Return scaled parameters near the best: those of N/X, which is linear in them."""
+    """Return scaled parameters near the best: those fitted to N/X, which is linear in them."""
     from scipy.optimize import nnls
 
     columns = np.array([np.ones_like(clients), clients - 1, clients * (clients - 1)])
@@ -260,7 +261,8 @@ def _lack_of_fit(
     """Warn of points that are further from the law than their repetitions are from each other.
 
     The F-test for lack of fit: Draper and Smith, *Applied Regression Analysis* (1998), section 2.1.
-    Of repetitions that hardly differ, it also finds deviations that do not matter; they pass.
+    With repetitions that hardly differ, it also detects deviations that do not matter; these are
+    tolerated.
     """
     loads = np.unique(clients)
     means = np.array([measured[clients == load].mean() for load in loads])
@@ -270,7 +272,7 @@ def _lack_of_fit(
     if freedom < 1 or free_errors < 1:
         return
     typical = np.array([throughput[clients == load].mean() for load in loads])
-    # Deviations of logarithms are shares already.
+    # Deviations of logarithms are already relative.
     relative = bool(np.array_equal(measured, np.log(throughput)))
     worst = float(np.abs((means - at) / (1 if relative else typical)).max())
     lack = float((counts * (means - at) ** 2).sum()) / freedom

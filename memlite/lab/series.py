@@ -14,7 +14,7 @@ def checked(values: Sequence[float], least: int) -> Floats:
     """Return a series as an array.
 
     Raises:
-        ValueError: it has less than so many values, or one of them is not a number.
+        ValueError: it has fewer than `least` values, or one of them is not a number.
     """
     found = np.array(values, float)
     if len(found) < least:
@@ -25,7 +25,7 @@ def checked(values: Sequence[float], least: int) -> Floats:
 
 
 def grouped_means(values: Floats, size: int) -> Floats:
-    """Return the means of groups of adjacent values, without the first values that remain."""
+    """Return the means of groups of adjacent values, without excess values at the beginning."""
     count = len(values) // size
     means: Floats = values[len(values) - count * size :].reshape(count, size).mean(axis=1)
     return means
@@ -39,7 +39,7 @@ def student(freedom: float, confidence: float) -> float:
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1, not {confidence:g}")
-    # Imported here as it takes a while; `scipy.stats` would take several times as long.
+    # Imported here because it is slow; `scipy.stats` would take several times as long.
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + confidence) / 2))

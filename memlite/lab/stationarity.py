@@ -1,4 +1,4 @@
-"""Whether a time series has the same mean throughout, and how well it shows that mean."""
+"""Tests whether the mean of a time series is constant, and how precisely it is known."""
 
 import math
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ class BatchMeans:
         mean: the mean.
         low: the lower bound of the interval.
         high: the upper bound.
-        batches: how many batches there are.
-        size: how many values each has.
-        independent: whether the batches pass for independent. If not, the series is too short for
-            its autocorrelation, and the interval too narrow.
+        batches: the number of batches.
+        size: the number of values in each.
+        independent: whether the batches pass a test of independence. If not, the series is too
+            short for its autocorrelation, and the interval is too narrow.
     """
 
     mean: float
@@ -42,18 +42,18 @@ class BatchMeans:
 def batch_means(values: Sequence[float], confidence: float = 0.95) -> BatchMeans:
     """Return the mean of a steady series and its confidence interval, by batch means.
 
-    There are about 30 batches, as more make the interval no better: Schmeiser, "Batch Size Effects
-    in the Analysis of Simulation Output", *Operations Research* 30 (1982). Their size is doubled
-    until von Neumann's ratio of their means shows no correlation, as long as there are ten:
+    There are about 30 batches, as more would not improve the interval: Schmeiser, "Batch Size
+    Effects in the Analysis of Simulation Output", *Operations Research* 30 (1982). Their size is
+    doubled until von Neumann's ratio of their means shows no correlation, as long as there are ten:
     Fishman, "Grouping Observations in Digital Simulation", *Management Science* 24 (1978).
 
     Args:
-        values: at least 10, in the order of time. The first few are left out where the size of
-            batches does not divide their number.
-        confidence: of the interval, of 1.
+        values: at least 10, in the order of time. The first few are dropped if the batch size does
+            not divide their number.
+        confidence: the confidence level of the interval, of 1.
 
     Raises:
-        ValueError: there are less, one is not a number, or the confidence is out of range.
+        ValueError: there are fewer, one is not a number, or the confidence is out of range.
     """
     series = checked(values, _FEWEST_BATCHES)
     size = max(1, len(series) // _MAX_BATCHES)
@@ -69,7 +69,7 @@ def batch_means(values: Sequence[float], confidence: float = 0.95) -> BatchMeans
 
 
 def _correlated(means: Floats) -> bool:
-    """Return whether values that follow each other are more alike than others.
+    """Return whether successive values are more alike than others.
 
     Von Neumann's ratio is about 2 for independent values, with this variance.
     """
@@ -84,7 +84,7 @@ def _correlated(means: Floats) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """By how much a series rises or falls, from its beginning to its end.
+    """The rise or fall of a series from its beginning to its end.
 
     Attributes:
         change: the change along a straight line, divided by the mean.
@@ -107,19 +107,19 @@ class Trend:
 def find_trend(values: Sequence[float], limit: float = 0.05, confidence: float = 0.95) -> Trend:
     """Test whether a series drifts: a straight line through the means of 20 batches.
 
-    The interval is that of the slope of a linear regression, for as many independent values as the
-    batches are worth: n(1 − r)/(1 + r), where r is the correlation of successive residuals. Santer
+    The interval is that of the slope of a linear regression, for the effective number of
+    independent values: n(1 − r)/(1 + r), where r is the correlation of successive residuals. Santer
     et al., "Statistical significance of trends and trend differences in layer-average atmospheric
     temperature time series", *Journal of Geophysical Research* 105 (2000). A change below the limit
-    does not count, however sure it is.
+    does not count, however certain it is.
 
     Args:
         values: at least 20 in the order of time, with a mean above 0.
         limit: the smallest change that counts, as a share of the mean.
-        confidence: of the interval, of 1.
+        confidence: the confidence level of the interval, of 1.
 
     Raises:
-        ValueError: there are less, one is not a number, or an argument is out of range.
+        ValueError: there are fewer, one is not a number, or an argument is out of range.
     """
     if not limit >= 0:
         raise ValueError(f"limit must be at least 0, not {limit:g}")
@@ -137,7 +137,7 @@ def find_trend(values: Sequence[float], limit: float = 0.05, confidence: float =
 
 
 def _worth(residuals: Floats) -> float:
-    """Return how many independent values they are worth."""
+    """Return the effective number of independent residuals."""
     total = float((residuals**2).sum())
     correlation = float((residuals[1:] * residuals[:-1]).sum()) / total if total else 0.0
     correlation = min(max(correlation, 0.0), 0.99)

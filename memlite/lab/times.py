@@ -1,6 +1,6 @@
 """Measured times, such as service times: their moments, and whether they are exponential.
 
-The values come in pieces, so that files need not fit into memory.
+Values are processed in pieces, so that files need not fit into memory.
 """
 
 import math
@@ -21,15 +21,15 @@ _LEVEL = 5.0  # per cent
 
 @dataclass(frozen=True, slots=True)
 class Exponentiality:
-    """How far times are exponentially distributed.
+    """How closely times follow an exponential distribution.
 
     The test is that of Anderson and Darling for an exponential distribution with unknown mean
     (Stephens, "EDF Statistics for Goodness of Fit and Some Comparisons", 1974).
 
     Attributes:
         count: how many times were tested: all, or a random sample of `Times.sample`.
-        statistic: the test's.
-        critical: what it exceeds in 5% of samples that are exponential.
+        statistic: the test statistic.
+        critical: the value that it exceeds in 5% of exponential samples.
         distance: the largest difference between the distribution function and that of an
             exponential distribution with the same mean (Kolmogorov's), of 1.
     """
@@ -41,7 +41,7 @@ class Exponentiality:
 
     @property
     def rejected(self) -> bool:
-        """Whether the times are not exponential, at the level of 5%."""
+        """Whether the exponential distribution is rejected, at the 5% level."""
         return self.statistic > self.critical
 
 
@@ -49,11 +49,11 @@ class Times:
     """Adds up times; keeps their number, moments and a random sample.
 
     Args:
-        seed: of the random sample.
-        size: of the sample.
+        seed: the seed of the random sample.
+        size: the size of the sample.
 
     Attributes:
-        count: how many there were.
+        count: the number of times.
         mean: their mean; 0 if there were none.
     """
 
@@ -78,7 +78,7 @@ class Times:
         self.mean += difference * added / self.count
         self._squares += float(((values - mean) ** 2).sum())
         self._squares += difference**2 * before * added / self.count
-        # Those with the smallest random numbers so far are a random sample.
+        # The values with the smallest random numbers so far are a random sample.
         order = np.concatenate((self._order, self._random.random(added)))
         kept = np.concatenate((self._sample, values))
         if len(order) > self._size:
@@ -93,7 +93,7 @@ class Times:
 
     @property
     def variance(self) -> float:
-        """Their variance; 0 with less than two."""
+        """Their variance; 0 with fewer than two."""
         return self._squares / (self.count - 1) if self.count > 1 else 0.0
 
     @property
@@ -107,8 +107,8 @@ def exponentiality(times: Times, resolution: float = 0.0) -> Exponentiality | No
 
     Args:
         times: the times.
-        resolution: what they are multiples of. The test is for continuous values, so each gets a
-            random part of this.
+        resolution: the unit that they are multiples of. The test is for continuous values, so a
+            random part of this is added to each.
 
     Returns:
         The result; None with fewer than 20 times, or if all are 0.
@@ -125,7 +125,7 @@ def exponentiality(times: Times, resolution: float = 0.0) -> Exponentiality | No
     from scipy.stats import anderson
 
     with warnings.catch_warnings():
-        # scipy 1.17 wants to know whether a p-value is wanted, which earlier ones do not have.
+        # scipy 1.17 requires an argument for the p-value, which earlier versions do not have.
         warnings.simplefilter("ignore", FutureWarning)
         found = anderson(values, "expon")
     (critical,) = found.critical_values[np.asarray(found.significance_level) == _LEVEL]

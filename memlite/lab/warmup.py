@@ -1,4 +1,4 @@
-"""Warm-up and cool-down: how much of a time series belongs to neither its steady state.
+"""Warm-up and cool-down: the parts of a time series outside its steady state.
 
 MSER-5: White, "An Effective Truncation Heuristic for Bias Reduction in Simulation Output",
 *Simulation* 69 (1997); White, Cobb and Spratt, "A Comparison of Five Steady-State Truncation
@@ -15,26 +15,26 @@ from memlite.lab.series import Floats, checked, grouped_means, student
 
 __all__ = ["Transients", "find_transients", "mser"]
 
-# The fewest batches of which anything can be told.
+# The fewest batches from which a result can be obtained.
 _LEAST = 10
-# How surely what is cut differs from the rest. High, because MSER looks for the cut at which it
-# does.
+# The confidence that the part cut off differs from the rest. High, because MSER searches for a cut
+# at which it differs.
 _CONFIDENCE = 0.999
 
 
 def mser(values: Sequence[float], batch: int = 5) -> int | None:
     """Return how many values at the beginning to cut, by MSER.
 
-    It is the cut in the first half that gives the mean of the rest the smallest standard error.
+    The cut is the one in the first half that minimizes the standard error of the mean of the rest.
     Without a warm-up it is not always 0; see `find_transients`.
 
     Args:
         values: a time series, in intervals of equal length.
-        batch: how many values are averaged before: 5 in MSER-5.
+        batch: the number of values averaged beforehand: 5 in MSER-5.
 
     Returns:
-        The number of values; None if the series has less than ten batches, or no steady state: the
-        best cut is the last, in the middle.
+        The number of values; None if the series has fewer than ten batches, or no steady state, in
+        which case the best cut is the last, in the middle.
 
     Raises:
         ValueError: there are no values, one is not a number, or the batch is empty.
@@ -57,7 +57,7 @@ def _best_cut(series: Floats, batch: int) -> tuple[int, int]:
 
 
 def _batches(series: Floats, batch: int) -> Floats:
-    """Return means of batches, the first of which begins with the series."""
+    """Return the means of batches, aligned with the beginning of the series."""
     return grouped_means(series[::-1], batch)[::-1]
 
 
@@ -67,7 +67,7 @@ def _mser(rest: Floats) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Transients:
-    """What of a time series is not its steady state.
+    """The parts of a time series outside its steady state.
 
     Attributes:
         warm_up: the number of values at the beginning.
@@ -75,8 +75,8 @@ class Transients:
         known: whether the series is long enough to tell; otherwise both are 0.
         settles: whether it has a steady state; otherwise the warm-up lasts into the second half,
             or the cool-down begins in the first, and both are 0.
-        bias: by how much they change the mean: that of all values divided by that of the steady
-            state, less 1.
+        bias: their effect on the mean: the mean of all values divided by that of the steady state,
+            minus 1.
     """
 
     warm_up: int
@@ -116,7 +116,7 @@ def _cut(series: Floats, batch: int) -> int | None:
     if not cut:
         return 0
     before, after = _batches(series[:cut], batch), _batches(series[cut:], batch)
-    # Of each of its batches, so that a long cut does not dilute a short warm-up (Bonferroni).
+    # Test each of its batches, so that a long cut does not dilute a short warm-up (Bonferroni).
     confidence = 1 - (1 - _CONFIDENCE) / len(before)
     reach = student(len(after) - 1, confidence) * float(after.std(ddof=1))
     if float(np.abs(before - after.mean()).max()) <= reach * math.sqrt(1 + 1 / len(after)):

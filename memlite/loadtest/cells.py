@@ -1,4 +1,4 @@
-"""Cells of tables: what people read, and the numbers that spreadsheets take."""
+"""Table cells: the text for readers, and the numbers for spreadsheets."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 UNKNOWN: Final = "–"
-"""The text of a cell whose value is not known."""
+"""The text of a cell whose value is unknown."""
 
 
 PER_SECOND: Final = "1/s"
@@ -30,12 +30,13 @@ PER_SECOND: Final = "1/s"
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number of a cell.
+    """A number in a cell.
 
     Attributes:
-        value: the number; None if it is not known.
-        unit: its unit; empty for none, or if the column's heading has it.
-        of: which of several numbers of the cell it is, such as ``95% low``; empty for the first.
+        value: the number; None if unknown.
+        unit: its unit; empty for none, or if the column heading states it.
+        of: label that tells several numbers in a cell apart, such as ``95% low``; empty for the
+            first.
     """
 
     value: float | None
@@ -47,11 +48,11 @@ class Cell(str):
     """The text of a cell, with its numbers.
 
     Args:
-        text: as people read it, rounded and with a unit.
+        text: the text for readers, rounded and with a unit.
         numbers: the numbers that it shows.
 
     Attributes:
-        numbers: likewise.
+        numbers: the numbers that it shows.
     """
 
     __slots__ = ("numbers",)
@@ -66,7 +67,7 @@ class Cell(str):
 
 
 def count(number: int) -> Cell:
-    """Return how many there are of something, like ``1,024``."""
+    """Return a count, like ``1,024``."""
     return Cell(f"{number:,}", Number(number))
 
 
@@ -77,8 +78,8 @@ def plain(
 
     Args:
         value: the number.
-        text: how people read it.
-        unit: its unit, if neither the column's heading has it nor all columns.
+        text: formats the number for readers.
+        unit: its unit, unless the column heading or all columns have it.
     """
     return UNKNOWN if value is None else Cell(text(value), Number(value, unit))
 
@@ -87,7 +88,7 @@ def microseconds(value: float | None) -> Cell | str:
     """Return a time, like ``1.3 ms``; `UNKNOWN` for None.
 
     Args:
-        value: in microseconds.
+        value: the time in microseconds.
     """
     return plain(value, duration, "µs")
 
@@ -96,8 +97,8 @@ def share(value: float | None, text: Callable[[float], str] = percent) -> Cell |
     """Return a share, like ``12.5%``; `UNKNOWN` for None.
 
     Args:
-        value: 1.0 is 100%.
-        text: how people read it.
+        value: the share; 1.0 is 100%.
+        text: formats the share for readers.
     """
     return UNKNOWN if value is None else Cell(text(value), Number(value * 100, "%"))
 
@@ -106,10 +107,10 @@ def with_interval(text: str, found: Interval, unit: str = "", factor: float = 1.
     """Return a mean and its 95% confidence interval.
 
     Args:
-        text: as people read both.
+        text: the mean and its interval, as shown to readers.
         found: the mean and its interval.
-        unit: the unit of the numbers; empty if the column's heading has it.
-        factor: by which they are multiplied for that unit.
+        unit: the unit of the numbers; empty if the column heading states it.
+        factor: factor that converts the numbers to that unit.
     """
     bounds = (("", found.mean), ("95% low", found.low), ("95% high", found.high))
     return Cell(
@@ -119,10 +120,10 @@ def with_interval(text: str, found: Interval, unit: str = "", factor: float = 1.
 
 
 def between(text: str, low: float, high: float, unit: str = "") -> Cell:
-    """Return an interval that has a column of its own.
+    """Return an interval shown in a column of its own.
 
     Args:
-        text: as people read it.
+        text: the interval, as shown to readers.
         low: its lower bound.
         high: its upper bound.
         unit: the unit of both.

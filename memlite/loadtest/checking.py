@@ -27,17 +27,17 @@ __all__ = ["check", "doubts", "with_checks"]
 # Latencies are recorded in whole microseconds, rounded down.
 _ROUNDED_OFF: Final = 0.5
 _FEWEST_INTERVALS: Final = 20
-# What is worth a line: a warm-up that changes the mean by so much, and stalls that take so much of
-# a repetition.
+# Thresholds for reporting: the share by which a warm-up changes the mean, and the share of a
+# repetition spent in stalls.
 _BIAS: Final = 0.02
 _STALLED: Final = 0.02
 
 
 def with_checks(results: Results) -> Results:
-    """Return results whose points have been checked; those that have been before are kept.
+    """Return results with all points checked; existing checks are kept.
 
     Args:
-        results: those of one run. A burst is not checked: it has no steady state.
+        results: the results of one run. Bursts are not checked: they have no steady state.
     """
     if selection.is_concurrent(results):
         return results
@@ -57,8 +57,9 @@ def check(point: Point, pipeline: int = 1, *, counted: bool = False) -> Checks:
 
     Args:
         point: a point of a ``steady`` workload.
-        pipeline: how many requests a connection may have in flight.
-        counted: whether clients ended after a number of operations each, not at the same time.
+        pipeline: maximum number of requests in flight on a connection.
+        counted: whether each client ended after a fixed number of operations, rather than all at
+            the same time.
     """
     repetitions = point.repetitions
     throughput = [one.throughput for one in repetitions]
@@ -139,7 +140,7 @@ def _series(one: Repetition) -> SeriesCheck | None:
         return None
     stalls = find_stalls(operations)
     found, steady = _steady_part(operations, stalls)
-    # A trend is a share of the mean.
+    # A trend is relative to the mean, which must not be zero.
     trend = find_trend(steady) if any(steady) else Trend(0.0, 0.0, 0.0, 0.0)
     mean = batch_means(steady)
     return SeriesCheck(
@@ -169,10 +170,10 @@ def _series(one: Repetition) -> SeriesCheck | None:
 def _steady_part(
     operations: Sequence[int], stalls: Sequence[Stall]
 ) -> tuple[Transients, Sequence[int]]:
-    """Return the transients and what is left; all of the series if that is no steady state."""
+    """Return the transients and the steady part; the whole series if there is no steady state."""
     found = find_transients(_without(operations, stalls))
     steady = operations[found.warm_up : len(operations) - found.cool_down]
-    # When a server hangs for good, what it did before is a warm-up to MSER.
+    # If a server hangs for good, MSER takes everything before that for a warm-up.
     middle = len(steady) // 2
     if len(steady) >= _FEWEST_INTERVALS and any(steady[:middle]) and any(steady[middle:]):
         return replace(found, bias=fmean(operations) / fmean(steady) - 1), steady
@@ -182,7 +183,7 @@ def _steady_part(
 def _without(operations: Sequence[int], stalls: Sequence[Stall]) -> list[float]:
     """Return a series with the median in place of stalls, except at the beginning and the end.
 
-    MSER would cut off a stall together with all that is before it.
+    MSER would cut off a stall together with everything before it.
     """
     filled: list[float] = [*operations]
     usual = median(filled)
@@ -197,16 +198,17 @@ def _operations(one: Repetition) -> tuple[float, Sequence[int]]:
     """Return the length of an interval, in seconds, and the operations in each."""
     if one.intervals is not None:
         return one.intervals.seconds, one.intervals.operations
-    # As in files of earlier versions. Seconds in which nothing happened are left out of them.
+    # Files of earlier versions have only the series by second, without seconds in which nothing
+    # happened.
     by_second = {each.second: each.operations for each in one.series}
     return 1.0, [by_second.get(second, 0) for second in range(int(one.seconds + 0.01))]
 
 
 def doubts(point: Point) -> list[str]:
-    """Return what the checks of a point say against it, each in a few words.
+    """Return the doubts that a point's checks raise, each in a few words.
 
     Args:
-        point: a point; one that was not checked has no doubts.
+        point: a point; an unchecked point raises no doubts.
     """
     if point.checks is None:
         return []

@@ -1,4 +1,4 @@
-"""Clusters to measure: nodes, with proxies in front of them or without."""
+"""Clusters to measure: nodes, with or without proxies in front of them."""
 
 import contextlib
 import json
@@ -25,26 +25,28 @@ __all__ = ["Cluster", "clusters"]
 _BACKENDS: Final = ("memory", "file", MEMCACHED)
 _MAX_NODES: Final = 64
 _MAX_PROXIES: Final = 16
-# What proxies that do not know of each other cannot all do.
+# Options for a single proxy: proxies do not know of each other, so they cannot share these tasks.
 _ALONE: Final = ("promote-hot-keys", "trace")
-_LEAST_MEMORY: Final = 64  # megabytes of a node
+_LEAST_MEMORY: Final = 64  # megabytes per node
 
 
 class Cluster(Target):
     """Nodes and, for the paths `WITH_PROXY`, proxies, launched for the measurement.
 
-    All clusters have the same memory in total, so that more nodes do not mean more hits. Nodes are
-    hashed by names that are the same in every run, so that keys are spread in the same way.
+    All clusters have the same total memory, so that more nodes do not mean more hits. Nodes are
+    hashed by names that are the same in every run, so that keys are always distributed the same
+    way.
 
     Args:
-        info: what it consists of.
-        backend: of the nodes: ``memory``, ``file``, or ``memcached`` for nodes that are memcacheds.
-        settings: how to launch a node; its memory is that of all nodes together.
-        options: of the proxies.
-        places: where they are started, in turn.
+        info: the parts of the cluster.
+        backend: backend of the nodes: ``memory``, ``file``, or ``memcached`` to run memcached
+            servers as nodes.
+        settings: how to launch a node; the memory is the total for all nodes.
+        options: options of the proxies.
+        places: machines for the nodes and proxies, used in turn.
 
     Raises:
-        ConfigError: the nodes or the proxies have no such options.
+        ConfigError: the nodes or the proxies do not support the options.
     """
 
     def __init__(
@@ -139,7 +141,7 @@ class Cluster(Target):
 
     @property
     def connections_per_client(self) -> int:
-        """How many connections a client has: one to each node if it knows them."""
+        """Number of connections per client: one to each node if the client knows the nodes."""
         return 1 if self._info.path == PROXIED else self._info.nodes
 
     def info(self) -> TargetInfo:
@@ -163,16 +165,16 @@ def clusters(
     options: Sequence[Given] = (),
     places: Sequence[Place] = (HERE,),
 ) -> list[Target]:
-    """Return a cluster for each number of nodes, each path and, if it has any, number of proxies.
+    """Return a cluster for each number of nodes, path and, if the path has any, number of proxies.
 
     Args:
-        numbers: of nodes.
-        paths: some of `PATHS`.
+        numbers: numbers of nodes.
+        paths: a selection from `PATHS`.
         proxies: numbers of proxies.
-        backends: that of all nodes: ``memory``, ``file`` or ``memcached``.
-        settings: how to launch them; the memory is that of all nodes together.
-        options: of the proxies.
-        places: where the processes of each cluster are started, in turn.
+        backends: the one backend of all nodes: ``memory``, ``file`` or ``memcached``.
+        settings: how to launch the nodes; the memory is the total for all nodes.
+        options: options of the proxies.
+        places: machines for the processes of each cluster, used in turn.
 
     Raises:
         ConfigError: a number is too high, there is not exactly one possible backend, or an option
@@ -210,7 +212,7 @@ def clusters(
 
 
 def _placed(names: Iterable[str], places: Iterable[Place]) -> Iterator[tuple[str, Placed]]:
-    """Yield the machine of each process that is on another one than this."""
+    """Yield the machine of each process that does not run on this machine."""
     for name, place in zip(names, places, strict=True):
         if place.placed is not None:
             yield name, place.placed
@@ -225,7 +227,7 @@ def _name(info: ClusterInfo) -> str:
 
 
 def _lines(topology: Topology) -> Iterator[str]:
-    """Yield what a topology file says; strings of JSON are strings of TOML."""
+    """Yield the lines of a topology file; JSON strings are valid TOML strings."""
     for name in ("hash", "hash_tag", "multi_gets", "on_return", "replicas", "write", "read"):
         yield f"{name} = {json.dumps(getattr(topology, name))}\n"
     if topology.hot_keys:

@@ -1,4 +1,4 @@
-"""Carries out the commands of ``memlite bench``."""
+"""Carry out the commands of ``memlite bench``."""
 
 import argparse
 import contextlib
@@ -29,7 +29,7 @@ __all__ = ["carry_out"]
 
 _EXIT_ERRORS = 1
 _EXIT_INTERRUPTED = 130
-# The commands that save everything that was measured, if they are interrupted later than that.
+# Commands that save partial results if interrupted after the first measurement.
 _AT_ONCE = ("compare", "run")
 
 
@@ -38,7 +38,7 @@ def carry_out(options: argparse.Namespace, arguments: Sequence[str]) -> int:
 
     Args:
         options: from `memlite.loadtest.options.parse`.
-        arguments: what was parsed, for the report.
+        arguments: the command-line arguments, for the report.
 
     Returns:
         The exit code.
@@ -58,7 +58,7 @@ def carry_out(options: argparse.Namespace, arguments: Sequence[str]) -> int:
             return _report(options)
         if options.command == "plan":
             return _plan(options)
-        # Imported here: they need models or an analysis, which take a while to import.
+        # Imported here: these commands need models or an analysis, which are slow to import.
         if options.command == "study":
             from memlite.loadtest.study.command import carry_out_study
 
@@ -111,7 +111,7 @@ def _plan(options: argparse.Namespace) -> int:
     from memlite.loadtest.study.output import runs_of
 
     table = machine_table.load(options.machines)
-    # A machine that was bought may be of another kind altogether: only if it is named.
+    # Purchased machines may be of an entirely different kind, so they are used only if named.
     rented = [machine.name for machine in table.machines.values() if machine.rented]
     chosen = {name: table.find(name) for name in options.machine or rented}
     table = replace(table, machines=chosen)
@@ -128,7 +128,7 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
-    # What is wrong with the tables must not cost the results.
+    # Load the tables first: errors in them must not cost the results.
     prices = price_table.load(options.prices)
     machines = machine_table.load(options.machines)
     for name, _ in options.machine:
@@ -136,14 +136,14 @@ def _measure(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     folder = options.out or new_folder()
     plan = plan_of(options, arguments, folder)
     kept = Kept(folder, settings_of(plan, options), mixed=options.mix_systems)
-    kept.count()  # refuses those of another run before anything starts
+    kept.count()  # refuses repetitions of another run before anything starts
     prepare(folder)
-    # Around what removes: who does not get the lock leaves the files of who has it alone.
+    # Hold the lock while removing files: a process without it must not remove the holder's files.
     with kept.locked():
         try:
             with progress_display(quiet=options.quiet) as display:
                 results = run(plan, display, kept)
-            # Before the analysis, so that nothing that goes wrong there costs them.
+            # Save before the analysis, so that a failure there does not lose the results.
             save(results, folder)
             if not results.partial:
                 kept.remove()
@@ -177,7 +177,7 @@ def _analyse(
     prices: price_table.Prices,
     machines: machine_table.MachineTable,
 ) -> int:
-    """Save, print and draw what was found; return the exit code."""
+    """Save, print and plot the results; return the exit code."""
     results = _analysed(results)
     save(results, folder)
     print_summary(results, prices, sys.stdout)

@@ -1,4 +1,4 @@
-"""Defaults that the help shows, without the packages that measuring needs."""
+"""Defaults shown in the help, importable without the packages needed for measuring."""
 
 __all__ = [
     "ASKED",
@@ -14,10 +14,10 @@ __all__ = [
 
 READ_LATENCY = "lognormal:median=15ms,p99=60ms"
 WRITE_LATENCY = "lognormal:median=30ms,p99=120ms"
-"""Latencies of the emulated bucket: those of small objects in a bucket of the same region."""
+"""Latencies of the emulated bucket: typical of small objects in a bucket in the same region."""
 
 BACKENDS = ("memory", "file", "gcs")
-"""Those that are compared."""
+"""Backends compared by default."""
 
 PROXIED = "proxied"
 DIRECT = "direct"
@@ -25,6 +25,6 @@ ASKED = "asked"
 PATHS = (PROXIED, DIRECT, ASKED)
 """How requests reach the nodes of a cluster."""
 COMPARED_PATHS = (PROXIED, DIRECT)
-"""Those that are compared unless told otherwise."""
+"""Paths compared by default."""
 WITH_PROXY = (PROXIED, ASKED)
-"""Those for which there is a proxy."""
+"""Paths that need a proxy."""

@@ -1,4 +1,4 @@
-"""What the clients of a target speak."""
+"""The protocols that clients of a target speak."""
 
 import enum
 
@@ -10,8 +10,8 @@ class Dialect(enum.StrEnum):
 
     Attributes:
         MEMCACHED: memcached's text protocol.
-        LITE: the classroom's lite dialect of it.
-        RESP: that of Redis and Valkey, https://valkey.io/topics/protocol, in its second version.
+        LITE: the lite dialect of that protocol, for the classroom.
+        RESP: the protocol of Redis and Valkey, version 2, https://valkey.io/topics/protocol.
     """
 
     MEMCACHED = "memcached"

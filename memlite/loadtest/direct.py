@@ -1,4 +1,4 @@
-"""A store without a memlite in front of it, as a target to compare with."""
+"""A store without memlite in front of it, as a target for comparison."""
 
 import contextlib
 import tempfile
@@ -18,7 +18,7 @@ __all__ = ["DirectTarget"]
 
 
 class DirectTarget(Target):
-    """The Valkey or Redis of this machine, to which clients talk in its own protocol.
+    """A Valkey or Redis on this machine, which clients access in its own protocol.
 
     Args:
         name: its display name.

@@ -1,4 +1,4 @@
-"""Why figures do not bear a conclusion, and comparisons that say how far they do."""
+"""Reasons why figures do not support a conclusion, and comparisons with their uncertainty."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,26 +20,27 @@ __all__ = [
 # The half-width of a confidence interval, as a share of the mean, above which repetitions differ
 # too much to tell a plateau from chance.
 _MAX_SPREAD: Final = 0.1
-# A server that answers from memory and whose busiest thread uses less of a core than this is
-# waiting for something else.
+# If a server answers from memory and its busiest thread uses less of a core than this, something
+# else is the bottleneck.
 _BUSY: Final = 0.85
 _FROM_MEMORY: Final = ("memory", "server", "cluster")
-# Shares of the machine's processors that others may use without changing the figures much.
+# Shares of the machine's processors that other programs and the hypervisor may use without
+# changing the figures much.
 _MAX_OTHER_LOAD: Final = 0.1
 _MAX_STEAL: Final = 0.05
 
 NO_DIFFERENCE: Final = "the difference is within the variation between repetitions"
-"""The doubt about a comparison that shows no difference, rather than not enough."""
+"""The doubt about a comparison that shows no difference, as opposed to one with too little data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What repetitions say of two targets.
+    """The comparison of two targets by their repetitions.
 
     Attributes:
-        ratio: the one's value divided by the other's, with its confidence interval.
-        doubt: why the figures do not show which is larger; empty if they do.
-        bound: whether the load generator limited the faster one, which may be faster still.
+        ratio: the slower target's value divided by the faster one's, with its confidence interval.
+        doubt: why the figures do not show which value is larger; empty if they do.
+        bound: whether the load generator limited the faster target, which may be faster still.
     """
 
     ratio: Interval
@@ -50,10 +51,10 @@ class Comparison:
         """Return the ratio in words: "0.45 times (0.43 to 0.47)".
 
         Args:
-            bound: what the ratio is if the load generator limited the faster one: "at most", or
+            bound: wording used if the load generator limited the faster target: "at most" or
                 "at least".
         """
-        # Close to 1, two digits would often hide the difference.
+        # Near 1, two digits would often hide the difference.
         digits = 2 if abs(self.ratio.mean - 1) > 0.05 else 3
         mean, low, high = (
             f"{value:.{digits}g}" if value < 10 else grouped(value)
@@ -72,8 +73,8 @@ def doubt_about_saturation(points: Sequence[Point], kind: str) -> str:
     """Return why the points do not show where a target saturates; empty if they do.
 
     Args:
-        points: those of one target from where it seems to saturate upwards.
-        kind: the kind of the target, see `TargetInfo`. A file or a bucket may be the limit while
+        points: the points of one target, from the load at which it seems to saturate upwards.
+        kind: the target's kind, see `TargetInfo`. A file or a bucket may be the bottleneck while
             the server's processor is idle.
     """
     if any(point.throughput.low is None for point in points):
@@ -103,14 +104,14 @@ def compare(
     value: Callable[[Repetition], float],
     beside: Sequence[Point] = (),
 ) -> Comparison:
-    """Compare two targets, of which one appears to be slower.
+    """Compare two targets, one of which appears to be slower.
 
     Args:
-        slower: the one that appears to be slower.
-        faster: the other one.
-        value: what to compare, of a repetition.
-        beside: points measured in turn with these. They show how busy the machine was if these
-            took too little time to tell.
+        slower: the target that appears to be slower.
+        faster: the other target.
+        value: returns the value of a repetition to compare.
+        beside: points whose measurements alternated with these. They show how busy the machine was
+            if `slower` and `faster` were too short to tell.
     """
     values = [[value(one) for one in point.repetitions] for point in (slower, faster)]
     found = ratio(*values)
@@ -136,7 +137,7 @@ def _doubt_about_difference(
 
 
 def machine_doubt(points: Sequence[Point]) -> str:
-    """Return what else kept the machine busy while the points were measured; empty if nothing.
+    """Return which other load kept the machine busy during the measurements; empty if none.
 
     Args:
         points: one or more.

@@ -1,4 +1,4 @@
-"""Throughput per watt and per unit of money, on the machines that a run was made on."""
+"""Throughput per watt and per unit of currency, on the machines used in a run."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ __all__ = ["Efficiency", "efficiencies"]
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """What a target serves for its energy and its price, at its highest throughput.
+    """The throughput of a target relative to its power and price, at its highest throughput.
 
     Attributes:
         target: its name.
-        machines: the machines it ran on: how many of each type.
+        machines: number of machines of each type that it ran on.
         throughput: operations per second.
         watts: power of all machines; None if unknown.
-        hour: price of all machines per hour, in the currency of the table; None if unknown.
+        hour: price of all machines per hour, in the table's currency; None if unknown.
     """
 
     target: str
@@ -30,17 +30,17 @@ class Efficiency:
 
     @property
     def per_joule(self) -> float | None:
-        """Operations per joule, which are operations per second and watt."""
+        """Operations per joule, which equals operations per second per watt."""
         return self.throughput / self.watts if self.watts else None
 
     @property
     def per_money(self) -> float | None:
-        """Operations for one unit of the currency."""
+        """Operations per unit of the currency."""
         return self.throughput * 3600 / self.hour if self.hour else None
 
 
 def efficiencies(results: Results, table: MachineTable) -> list[Efficiency]:
-    """Return the efficiency of each target of which it is known what it ran on.
+    """Return the efficiency of each target whose machines are known.
 
     Args:
         results: the measurements.

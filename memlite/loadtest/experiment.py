@@ -1,4 +1,4 @@
-"""A run: measures every target at every load level, with the targets' repetitions interleaved."""
+"""A run measures every target at every load level, interleaving the targets' repetitions."""
 
 import contextlib
 import time
@@ -28,7 +28,7 @@ from memlite.loadtest.workload_files import as_dict, load_workload
 
 __all__ = ["Plan", "run"]
 
-# The most connections of a worker while keys are preloaded.
+# Maximum number of connections per worker while keys are preloaded.
 _PRELOAD_CONNECTIONS = 64
 
 
@@ -38,7 +38,7 @@ class Plan:
 
     Attributes:
         title: the report's title.
-        workload: what clients do.
+        workload: the workload of the clients.
         targets: the servers to measure; `run` starts and stops them.
         levels: the load levels; a search for the knee starts at the first.
         workers: number of worker processes.
@@ -46,8 +46,8 @@ class Plan:
         command: the command line, for the report.
         client: ``text`` or ``pymemcache``.
         verify: whether to check values.
-        timeout: the longest wait for a reply, in seconds.
-        machines: what all servers run on: how many machines of each type. Empty if not known.
+        timeout: maximum time to wait for a reply, in seconds.
+        machines: number of machines of each type on which the servers run; empty if unknown.
         bursts: whether to measure bursts of new clients as well.
         knee: the bounds of the search for the knee; None for no search.
     """
@@ -76,30 +76,31 @@ class Plan:
 
     @property
     def most_connections(self) -> int:
-        """The highest number of connections: clients that know the nodes have one to each."""
+        """The highest number of connections; clients that know the nodes have one to each node."""
         return self.most_clients * max(target.connections_per_client for target in self.targets)
 
 
 def run(
     plan: Plan, display: ProgressDisplay, kept: Kept | None = None, pool: Pool | None = None
 ) -> Results:
-    """Run a plan, or go on with it.
+    """Run a plan, or resume it.
 
-    If it ends early, because the user interrupts it or a target fails, the results so far are
+    If the run ends early, because the user interrupts it or a target fails, the results so far are
     returned, marked as partial.
 
     Args:
-        plan: what to measure.
+        plan: the plan to run.
         display: shows the progress.
-        kept: has the repetitions of this plan that are finished, and keeps further ones; None to
-            keep none.
-        pool: workers that run already, and go on running; None to start some for this run.
+        kept: store of this plan's finished repetitions, to which new ones are added; None to keep
+            none.
+        pool: workers that are already running, and stay running; None to start workers for this
+            run.
 
     Raises:
-        TooManyClientsError: a target does not serve that many clients; nothing was measured.
-        StartError: a target cannot be started or reached, or this machine lacks open files;
+        TooManyClientsError: a target does not accept that many clients; nothing was measured.
+        StartError: a target cannot be started or reached, or the limit on open files is too low;
             nothing was measured.
-        ConfigError: the workload is invalid, or repetitions are kept of something else.
+        ConfigError: the workload is invalid, or the kept repetitions belong to another run.
         KeyboardInterrupt: the user interrupted the run before anything was measured.
     """
     return _Run(plan, display, kept).run(pool)
@@ -171,7 +172,7 @@ class _Run:
         return any((*self._steady.values(), *self._bursts.values()))
 
     def _starts(self) -> Iterator[float]:
-        """Yield when repetitions began, as some may have been there already."""
+        """Yield the start times of repetitions; kept ones may precede this run."""
         for found in (*self._steady.values(), *self._bursts.values()):
             yield from (one.started for one in found)
 
@@ -213,7 +214,7 @@ class _Run:
     # One measurement
 
     def _preload(self, value_size: int, *, skip: bool = False) -> None:
-        """Store all keys with values of that size; 0 for the workload's sizes.
+        """Store all keys with values of `value_size` bytes; 0 for the workload's sizes.
 
         With `skip`, nothing is stored, but later measurements get the same seeds.
         """
@@ -240,19 +241,19 @@ class _Run:
                 )
 
     def _preload_connections(self, target: Target) -> int:
-        """Return how many there are: many, because a bucket is slow, but not all it accepts."""
+        """Return the number of connections: many, as buckets are slow, but fewer than the limit."""
         plan, limit = self._plan, target.connection_limit
         if limit is None:
             return min(_PRELOAD_CONNECTIONS, plan.most_clients)
         return min(_PRELOAD_CONNECTIONS * plan.workers, max(1, limit // 2))
 
     def _measure(self, target: Target, slot: Slot) -> Repetition:
-        """Measure a repetition, or take the one that is kept."""
+        """Measure a repetition, or return the kept one."""
         target.check_clients(slot.level.clients)
         measured = self._bursts if slot.burst else self._steady
         found = measured.setdefault((target.name, slot.level), [])
         workload = load_workload("concurrent") if slot.burst else None
-        # Made in any case: what is still to be measured gets the seeds that it would have got.
+        # Create the tasks in any case, so that later measurements get the same seeds.
         tasks = self._tasks(target, slot.level, workload)
         kept = self._find(slot)
         if kept is not None:
@@ -273,7 +274,7 @@ class _Run:
                 found.append(fragment)
             raise
         found.append(repetition)
-        # One in which nothing succeeded is measured again when the user goes on.
+        # Do not keep a repetition in which nothing succeeded: a resumed run measures it again.
         if self._kept is not None and repetition.operations:
             self._kept.keep(slot, repetition)
         self._display.finish_measurement()

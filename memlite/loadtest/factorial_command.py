@@ -1,4 +1,4 @@
-"""Carries out ``memlite bench factorial``."""
+"""Carry out ``memlite bench factorial``."""
 
 import argparse
 import sys
@@ -26,19 +26,19 @@ _WIDTH: Final = 79
 
 
 def measure_factorial(options: argparse.Namespace, others: Sequence[str], out: TextIO) -> int:
-    """Measure, or go on measuring, and print the analysis.
+    """Start or resume measuring, and print the analysis.
 
     Args:
-        options: the factors and what is for all runs.
+        options: the factors, and the settings common to all runs.
         others: options of ``compare`` that are the same in all runs.
-        out: gets the answer and the tables.
+        out: receives the answer and the tables.
 
     Returns:
-        The exit code: 0, 1 if requests have failed, or 130 if the user has interrupted it.
+        The exit code: 0, 1 if requests failed, or 130 if the user interrupted the experiment.
 
     Raises:
-        ConfigError: an option is invalid, or the folder has another experiment.
-        StartError: a run cannot begin, or has failed.
+        ConfigError: an option is invalid, or the folder contains another experiment.
+        StartError: a run cannot start, or failed.
     """
     design = design_of(options.factor, others, options.repetitions, options.seed)
     folder = options.out or new_folder()
@@ -55,7 +55,7 @@ def measure_factorial(options: argparse.Namespace, others: Sequence[str], out: T
             save_analysis(folder, design, measured, analyses)
         _show(design, measured, analyses, folder, out, report=not options.no_report)
     except KeyboardInterrupt:
-        signals.block()  # until the process ends: it only looks how much is left
+        signals.block()  # until the process ends: it only counts the remaining runs
         said = interrupted(folder, left=len(missing_of(design, folder)))
         sys.stderr.write(f"memlite: bench: {said}\n")
         return _INTERRUPTED

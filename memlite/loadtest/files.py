@@ -91,7 +91,7 @@ def write(path: Path, content: bytes) -> None:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
-            # Temporary files are private to their owner; give this one the usual permissions.
+            # Temporary files are private to their owner; give this file the usual permissions.
             Path(temporary).chmod(0o666 & ~_umask())
             Path(temporary).replace(path)
         except BaseException:
@@ -107,7 +107,7 @@ def load(path: Path) -> Results:
     Unknown fields are ignored, because later versions only add fields.
 
     Args:
-        path: of ``results.json``, or of the directory that contains it.
+        path: path of ``results.json``, or of the directory that contains it.
 
     Returns:
         The results; sequences are tuples.
@@ -140,7 +140,7 @@ def load(path: Path) -> Results:
 
 
 def load_repetition(path: Path) -> Repetition:
-    """Load a repetition that was saved by itself.
+    """Load a repetition from a file of its own.
 
     Raises:
         ConfigError: the file cannot be read, or is not a repetition.
@@ -155,7 +155,7 @@ def load_repetition(path: Path) -> Repetition:
 
 
 def _umask() -> int:
-    """Return the process's umask; it can only be read by setting it."""
+    """Return the process's umask, which can only be read by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
@@ -169,7 +169,7 @@ class _InvalidFieldError(Exception):
 
 
 def _build(kind: Any, value: Any, where: str) -> Any:
-    """Convert a JSON value to `kind`, one of the types that occur in the dataclasses."""
+    """Convert a JSON value to `kind`, one of the types used in the dataclasses."""
     if kind is Any:
         return value
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
@@ -207,7 +207,7 @@ def _build_dataclass(kind: Any, value: Any, where: str) -> Any:
 
 @functools.cache
 def _fields(kind: Any) -> list[tuple["dataclasses.Field[Any]", Any]]:
-    """Return the fields of a dataclass with their types, which are strings in its source."""
+    """Return the fields of a dataclass with their resolved types."""
     hints = typing.get_type_hints(kind)
     return [(field, hints[field.name]) for field in dataclasses.fields(kind)]
 

@@ -1,4 +1,4 @@
-"""Finished repetitions of a run, each in a file of its own until the whole run is saved."""
+"""Finished repetitions of a run, each kept in its own file until the whole run is saved."""
 
 import contextlib
 import json
@@ -24,12 +24,12 @@ _SETTINGS: Final = "run.json"
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A repetition that is to be measured.
+    """A repetition in the plan of a run.
 
     Attributes:
-        target: the number of the target in the plan, from 0.
-        level: the load.
-        number: of the repetition, from 1.
+        target: index of the target in the plan, from 0.
+        level: the load level.
+        number: number of the repetition, from 1.
         burst: whether it is a burst of new clients.
     """
 
@@ -40,7 +40,7 @@ class Slot:
 
     @property
     def name(self) -> str:
-        """The name of its file."""
+        """The name of the repetition's file."""
         kind, level = "burst" if self.burst else "steady", self.level
         load = f"{level.clients}-{float(level.rate)!r}-{level.value_size}"
         return f"{kind}-{self.target}-{load}-{self.number}.json"
@@ -50,22 +50,22 @@ class Kept:
     """The finished repetitions of a run, saved so that an interruption loses none of them.
 
     Args:
-        out: the folder of the run; they are in a folder in it.
-        settings: all that its repetitions have in common, as JSON values.
-        mixed: whether those of another system are accepted.
+        out: the folder of the run; the repetitions are kept in a subfolder.
+        settings: the settings common to all repetitions, as JSON values.
+        mixed: whether to accept repetitions measured on another system.
     """
 
     def __init__(self, out: Path, settings: Mapping[str, Any], *, mixed: bool = False) -> None:
         self._out = out
         self._folder = out / _FOLDER
-        self._settings = json.loads(orjson.dumps(settings))  # as it is read back
+        self._settings = json.loads(orjson.dumps(settings))  # as read back from the file
         self._mixed = mixed
 
     def count(self) -> int:
-        """Return how many there are.
+        """Return the number of kept repetitions.
 
         Raises:
-            ConfigError: they are of a run with other options, or cannot be read.
+            ConfigError: they belong to a run with other options, or the settings cannot be read.
         """
         path = self._folder / _SETTINGS
         try:
@@ -91,7 +91,7 @@ class Kept:
         """Keep other processes from measuring for the same folder.
 
         Raises:
-            ConfigError: one does, or a file cannot be written.
+            ConfigError: another process is measuring, or a file cannot be written.
         """
         with locked(self._folder, self._out):
             yield
@@ -100,18 +100,18 @@ class Kept:
         """Prepare to keep repetitions.
 
         Args:
-            servers: the versions of running servers that are measured, by their names.
+            servers: versions of the already running servers that are measured, by name.
 
         Returns:
-            How the systems differ on which the run is measured; empty if it is one.
+            How the systems on which the run is measured differ; empty if there is only one.
 
         Raises:
-            ConfigError: there are repetitions of another system, or of another version; or a file
-                cannot be written.
+            ConfigError: there are repetitions of another system or version, or a file cannot be
+                written.
         """
         fresh = not self.count()
         if fresh:
-            # Any that are there have lost their settings, and may be of a run with other options.
+            # Leftover files have lost their settings, and may belong to a run with other options.
             self._remove_repetitions()
         found = systems(
             self._folder,
@@ -125,7 +125,7 @@ class Kept:
         return differences(found)
 
     def find(self, slot: Slot) -> Repetition | None:
-        """Return a repetition; None if it has not been measured.
+        """Return a kept repetition; None if it has not been measured.
 
         Raises:
             ConfigError: its file cannot be read.
@@ -142,9 +142,9 @@ class Kept:
         files.write(self._folder / slot.name, orjson.dumps(repetition))
 
     def remove(self) -> None:
-        """Remove all of them: they are in the results of the run."""
+        """Remove all kept repetitions: the results of the run contain them."""
         with contextlib.suppress(ConfigError):
-            self._remove_repetitions()  # before their settings, should it be interrupted
+            self._remove_repetitions()  # before their settings, in case of an interrupt
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _remove_repetitions(self) -> None:

@@ -31,14 +31,14 @@ class KeyChooser(ABC):
 
         Args:
             rng: the source of randomness.
-            count: how many to draw.
+            count: number of keys to draw.
             inserted_before: for each draw, the number of keys this client inserts before it, not
-                counting those already passed to `note_inserted`; None if it inserts none. Only
-                the latest distribution uses it.
+                counting keys already passed to `note_inserted`; None if it inserts none. Only the
+                latest distribution uses this.
         """
 
     def note_inserted(self, count: int) -> None:
-        """Record that this client inserted `count` keys; only latest is affected."""
+        """Record that this client inserted `count` keys; affects only the latest distribution."""
         self._inserted += count
 
 
@@ -117,7 +117,7 @@ class _Latest(KeyChooser):
 
 
 class _Hotspot(KeyChooser):
-    """A share of the operations goes to the hot keys, the rest to the others, both uniformly."""
+    """A share of the operations goes to the hot keys, the rest to the cold keys, both uniformly."""
 
     def __init__(self, keys: int, fraction: float, share: float) -> None:
         self._keys = keys

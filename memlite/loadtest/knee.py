@@ -11,7 +11,7 @@ __all__ = ["KneeSearch", "find_knee"]
 
 # Throughput is saturated when doubling the load raises it by less than this factor.
 _MIN_GROWTH = 1.05
-# The same for a smaller step: the load's growth to this power (2 ** 0.07 is about 1.05).
+# For smaller steps, the factor is the growth in load raised to this power (2 ** 0.07 ≈ 1.05).
 _MIN_GROWTH_EXPONENT = 0.07
 
 

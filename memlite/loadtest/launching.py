@@ -1,6 +1,7 @@
-"""Starts a server or a proxy to measure, here or as the program on another machine does.
+"""Start a server or a proxy to measure: on this machine, or by the launcher on another one.
 
-Without the packages that only the load tester needs: a machine with servers may not have them.
+Does not import the packages that only the load tester needs: machines that run only servers may
+lack them.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ _START_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 30.0
 _SLAB_CHUNK: Final = MEGABYTE // 2
 _start = process.start_process
-"""What starts a process. Tests replace it by something that takes less time."""
+"""Starts a process. Tests replace it with something faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +38,15 @@ class Launch:
 
     Attributes:
         name: its name in messages.
-        arguments: for its command line, besides those below.
-        backend: of a server: a URL, `FILE` for a file in a folder of its own, or `MEMCACHED` for a
-            memcached in place of memlite; empty for a proxy.
-        topology: of a proxy, the text of its topology file.
-        trace: of a proxy, the file that its trace goes to, which is in a folder of its own if its
-            path is relative; empty for none.
-        connections: how many it accepts.
-        item_size: the largest item that it takes, in bytes.
-        memory: of a server, in megabytes.
+        arguments: command-line arguments, besides those derived from the attributes below.
+        backend: for a server, a URL, `FILE` for a file in its own folder, or `MEMCACHED` to run
+            memcached instead of memlite; empty for a proxy.
+        topology: for a proxy, the text of its topology file.
+        trace: for a proxy, the path of its trace file; a relative path is relative to the proxy's
+            own folder; empty for no trace.
+        connections: maximum number of connections.
+        item_size: maximum size of an item, in bytes.
+        memory: for a server, its memory limit in megabytes.
     """
 
     name: str
@@ -65,17 +66,17 @@ def launched(
     """Run a server or a proxy while the context lasts.
 
     Args:
-        launch: what to start.
+        launch: the server or proxy to start.
         folder: the parent directory of its temporary files.
         host: the address to listen on.
         port: the port; 0 for any free one.
 
     Yields:
-        The process, and the folder of its files, which is removed in the end.
+        The process, and the folder of its files, which is removed on exit.
 
     Raises:
-        ConfigError: there is no memcached.
-        StartError: it does not start.
+        ConfigError: memcached is not installed.
+        StartError: the server or proxy does not start.
     """
     is_memcached = launch.backend == MEMCACHED
     with contextlib.ExitStack() as stack:
@@ -92,7 +93,7 @@ def launched(
             environment=os.environ,
             start=_start,
             start_timeout=_START_SECONDS,
-            # memcached's threads take up to two seconds to end, and it has nothing to save.
+            # memcached takes up to two seconds to end its threads, and has nothing to save.
             stop_timeout=0 if is_memcached else _STOP_SECONDS,
         )
         try:
@@ -129,11 +130,11 @@ def _of_proxy(launch: Launch, own: Path) -> Iterator[str]:
 
 
 def _item_size(size: int) -> int:
-    """Return a size that memcached takes: a multiple of its slab_chunk_max."""
+    """Round up to an item size that memcached accepts: a multiple of its slab_chunk_max."""
     return -size // _SLAB_CHUNK * -_SLAB_CHUNK
 
 
 def last_line(output: str) -> str:
-    """Return the last line that a server has written, without its name."""
+    """Return the last line that a server wrote, without the program name."""
     messages = [line for line in output.split("\n") if line.strip()]
     return messages[-1].removeprefix("memlite: ") if messages else "it does not answer"

@@ -1,4 +1,4 @@
-"""How many clients there can be: the server's limit, and this machine's."""
+"""Limits on the number of clients: the server's and this machine's."""
 
 import errno
 import resource
@@ -18,22 +18,22 @@ __all__ = [
 RESET = "connection reset"
 TIMEOUT = "timeout"
 
-# What a worker has open besides its connections.
+# Files that a worker has open besides its connections.
 _OTHER_FILES = 64
-# What a server needs besides the clients' connections: memcached counts files of its own.
+# Connections to allow for besides the clients': memcached counts its own open files.
 _OTHER_CONNECTIONS = 64
 
 
 class TooManyClientsError(StartError):
-    """There are more clients than the server serves."""
+    """There are more clients than the server accepts."""
 
 
 class ClientRefusedError(StartError):
-    """A worker's client did not get in.
+    """A worker's client could not connect.
 
     Attributes:
         reason: why, in a few words.
-        full: whether the server said that it has too many connections.
+        full: whether the server reported too many connections.
     """
 
     def __init__(self, reason: str, *, full: bool) -> None:
@@ -43,14 +43,14 @@ class ClientRefusedError(StartError):
 
 
 def at_the_limit(error: ClientRefusedError, clients: int, limit: int | None) -> bool:
-    """Return whether a client was refused because there are too many.
+    """Return whether a client was refused because there are too many clients.
 
     A server at its limit may say so, close connections, or leave them waiting.
 
     Args:
-        error: what the worker reported.
-        clients: how many clients there were to be.
-        limit: the server's limit of connections; None if it does not tell.
+        error: the error that the worker reported.
+        clients: the planned number of clients.
+        limit: the server's connection limit; None if unknown.
     """
     if error.full:
         return True
@@ -59,12 +59,12 @@ def at_the_limit(error: ClientRefusedError, clients: int, limit: int | None) -> 
 
 
 def too_many_clients(name: str, clients: int, limit: int | None) -> TooManyClientsError:
-    """Return the error that says how many connections a server accepts, and what to do.
+    """Return an error that states how many connections a server accepts, and what to do.
 
     Args:
         name: the server's display name.
-        clients: how many clients there were to be.
-        limit: the server's limit of connections; None if it does not tell.
+        clients: the planned number of clients.
+        limit: the server's connection limit; None if unknown.
     """
     advice = -(-(clients + _OTHER_CONNECTIONS) // 100) * 100
     if limit is None:
@@ -79,7 +79,7 @@ def too_many_clients(name: str, clients: int, limit: int | None) -> TooManyClien
 
 
 def raise_file_limit(clients: int, workers: int) -> None:
-    """Raise the limit on open files, which workers inherit, to what their connections need.
+    """Raise the limit on open files, which workers inherit, to the number that they need.
 
     Args:
         clients: the highest number of clients.
@@ -105,7 +105,7 @@ def raise_file_limit(clients: int, workers: int) -> None:
 
 
 def what_failed(error: OSError) -> str:
-    """Return what kept a client from connecting, in words that name the side at fault."""
+    """Return why a client could not connect, in words that name the side at fault."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "the load generator has too many open files: raise the limit with ulimit -n"
     if error.errno == errno.EADDRNOTAVAIL:

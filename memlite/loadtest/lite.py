@@ -1,4 +1,4 @@
-"""Loads in the lite dialect, which has nothing but sets and gets of one key."""
+"""Loads in the lite dialect, which has only sets and gets of one key."""
 
 import argparse
 
@@ -19,11 +19,11 @@ def refuse_what_lite_lacks(options: argparse.Namespace, workload: Workload) -> N
     """Refuse loads that the lite dialect cannot express.
 
     Args:
-        options: those of the command line.
-        workload: what clients are to do.
+        options: the command-line options.
+        workload: the workload of the clients.
 
     Raises:
-        ConfigError: the load is one of these; the text names the option.
+        ConfigError: the lite dialect cannot express the load; the message names the option.
     """
     load = workload.load
     others = {kind for kind, weight in workload.mix.items() if weight} - _OPERATIONS

@@ -40,7 +40,7 @@ def cores() -> int:
 def versions() -> dict[str, str]:
     """Return the versions of memlite, its build, and the relevant packages that are installed.
 
-    ``memcached`` is the one on the PATH.
+    ``memcached`` is the version of the program on the PATH.
     """
     found = {"memlite": __version__, "build": describe_build()}
     for name in _PACKAGES:
@@ -56,7 +56,7 @@ def versions() -> dict[str, str]:
 
 @functools.cache
 def _version_of(path: str) -> str:
-    """Return the version of a memcached; empty if it does not tell."""
+    """Return the version of a memcached; empty if it cannot be determined."""
     try:
         done = subprocess.run(  # noqa: S603 - the memcached that may be measured
             [path, "-V"], capture_output=True, text=True, timeout=30, check=True

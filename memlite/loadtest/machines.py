@@ -25,9 +25,9 @@ class Machine:
         name: its name.
         watts: power under full load; None if unknown.
         hour: price per hour; None if unknown.
-        cores: how many it has for itself at all times; None if unknown.
-        memory: in GiB; None if unknown.
-        rented: whether its price is that of an hour, and not of a purchase.
+        cores: number of cores dedicated to it at all times; None if unknown.
+        memory: memory in GiB; None if unknown.
+        rented: whether it is priced by the hour, rather than purchased.
     """
 
     name: str
@@ -43,9 +43,9 @@ class MachineTable:
     """A table of machines.
 
     Attributes:
-        where: what it is called in messages.
-        currency: the code of the prices' currency.
-        machines: by name.
+        where: the table's name in messages.
+        currency: currency code of the prices.
+        machines: the machines by name.
     """
 
     where: str
@@ -56,7 +56,7 @@ class MachineTable:
         """Return the machine with this name.
 
         Raises:
-            ConfigError: there is none; the text has the names that there are.
+            ConfigError: there is none; the message lists the available names.
         """
         if name in self.machines:
             return self.machines[name]
@@ -75,7 +75,7 @@ def load(path: Path | None = None) -> MachineTable:
         path: a TOML file; None for the table that ships with memlite.
 
     Raises:
-        ConfigError: the file cannot be read, or something in it is wrong.
+        ConfigError: the file cannot be read or is invalid.
     """
     where = "the table of machines" if path is None else str(path)
     try:
@@ -140,12 +140,13 @@ def _default_text() -> str:
 
 
 def ran_on(named: Mapping[str, int], hosts: Collection[str]) -> dict[str, int]:
-    """Return how many machines of each type a target ran on.
+    """Return the number of machines of each type on which a target ran.
 
     Args:
-        named: those that the user named.
-        hosts: those on which its processes were, if other machines than the load tester's: of one
-            type they are as many as there are, as a cluster of one node does not use them all.
+        named: the machines that the user named.
+        hosts: the machines on which the target's processes ran, if other than the load tester's.
+            If the user named only one type, the number of hosts is used: a cluster of one node
+            does not use all machines.
     """
     if hosts and len(named) == 1:
         return dict.fromkeys(named, len(set(hosts)))

@@ -34,14 +34,14 @@ def measure(
     Args:
         pool: the workers.
         target: the server to measure.
-        tasks: one for each worker.
+        tasks: one task for each worker.
         number: the repetition's number.
         display: shows the progress.
 
     Raises:
-        TooManyClientsError: the target does not serve that many clients.
-        StartError: it cannot be reached or has died.
-        Interrupted: the user interrupted the run; carries what was measured by then.
+        TooManyClientsError: the target does not accept that many clients.
+        StartError: the target cannot be reached or has died.
+        Interrupted: the user interrupted the run; carries the measurements up to then.
     """
     target.check()
     others = [*pool.processes, *target.helpers]
@@ -73,7 +73,7 @@ def measure(
         recording = interrupted.recording
         found = repetition_of(recording, number, started)
         raise Interrupted(recording, found) from None
-    # What it takes to sum up and to send the recordings is not a part of the measurement.
+    # Exclude the resources needed to sum up and send the recordings.
     after, seconds = ended or (read(), time.perf_counter() - began)
     target.check()
     return repetition_of(
@@ -96,7 +96,7 @@ def repetition_of(
     processes: Mapping[str, ServerUse] = MappingProxyType({}),
     proxies: ProxyTimes | None = None,
 ) -> Repetition:
-    """Convert a recording to the form in which it is saved."""
+    """Convert a recording to the form in which results are saved."""
     counts = recording.counts
     seconds = max(recording.ended - recording.began, 1) / 1e9
     return Repetition(

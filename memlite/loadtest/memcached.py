@@ -1,4 +1,4 @@
-"""The memcached of this machine, to measure beside memlite or behind its proxy."""
+"""The memcached on this machine, to measure alongside memlite or behind its proxy."""
 
 import functools
 import os
@@ -14,25 +14,25 @@ _OPTION = re.compile(r"^-\w,? +--([a-z][a-z-]+)", re.MULTILINE)
 
 
 def command() -> list[str]:
-    """Return the command that starts it.
+    """Return the command that starts memcached.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: memcached is not on the PATH.
     """
     path = shutil.which("memcached")
     if path is None:
         raise ConfigError(
             "bench: --backends memcached: there is no memcached on the PATH (apt install memcached)"
         )
-    # It refuses to run as root unless told to.
+    # memcached refuses to run as root without -u root.
     return [path, "-U", "0", *(["-u", "root"] if os.geteuid() == 0 else [])]
 
 
 def options() -> frozenset[str]:
-    """Return the names of its long options, from its help.
+    """Return the names of memcached's long options, from its help.
 
     Raises:
-        ConfigError: there is no memcached, or it does not run.
+        ConfigError: memcached is not on the PATH, or does not run.
     """
     return _options(command()[0])
 

@@ -17,8 +17,8 @@ class Task:
 
     Attributes:
         address: the server's address.
-        workload: what clients do.
-        connections: the number of this worker's connections.
+        workload: the workload of the clients.
+        connections: this worker's number of connections.
         worker: the worker's number.
         workers: the number of workers that have connections.
         first_client: for a ``concurrent`` workload and pymemcache, the number of this worker's
@@ -27,14 +27,14 @@ class Task:
         client: ``text`` or ``pymemcache``.
         verify: whether to check values.
         timeout: the longest wait for a reply, in seconds.
-        preload: store the keys, and measure nothing.
+        preload: whether to store the keys instead of measuring.
         login: the clients' credentials; None for no login.
         tls: TLS settings; None for plain TCP.
-        dialect: what clients speak.
+        dialect: the protocol that clients speak.
         topology: the nodes, for clients that know them; None for clients of one server.
         discovers_nodes: whether clients ask the server at `address` for the nodes when they
             connect.
-        extra_addresses: further ones; the connections are spread over all of them.
+        extra_addresses: further addresses; connections are spread over all addresses.
     """
 
     address: tuple[str, int] | str
@@ -58,7 +58,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The worker is connected and waits for the command to go."""
+    """The worker is connected and waits for the ``go`` command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class MeasurementStarted:
 
 @dataclass(frozen=True, slots=True)
 class MeasurementEnded:
-    """The worker has stopped measuring; it has not summed up what it recorded yet."""
+    """The worker has stopped measuring, but not yet summed up its recording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Failed:
 
     Attributes:
         reason: why, in one line.
-        full: whether the server said that it has too many connections.
+        full: whether the server reported too many connections.
     """
 
     reason: str

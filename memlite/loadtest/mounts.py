@@ -1,4 +1,4 @@
-"""Which file system a path is on."""
+"""The file system that contains a path."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,13 +11,13 @@ def file_system(path: Path, mounts: Iterable[tuple[str, str]]) -> str:
 
     Args:
         path: a file or a directory.
-        mounts: where file systems are mounted, and their types, in the order in which they were.
+        mounts: mount points and types of file systems, in the order in which they were mounted.
     """
     resolved = path.resolve()
     depth, kind = 0, "unknown"
     for point, found in mounts:
         parts = len(Path(point).parts)
-        # Of two at the same point, the later one hides the other.
+        # A later mount at the same mount point hides the earlier one.
         if parts >= depth and resolved.is_relative_to(point):
             depth, kind = parts, found
     return kind

@@ -1,18 +1,19 @@
-"""How many requests of an open loop are in the system, over time."""
+"""The number of requests in the system over time, in an open loop."""
 
 __all__ = ["Occupancy"]
 
 
 class Occupancy:
-    """Counts requests as they become due and as they are done.
+    """Counts requests as they become due and as they complete.
 
-    The area below the number over time is what Little's law compares with the response times, which
-    it does not use: it needs no request's beginning and end together. An arrival adds the time from
-    it to the end of the measurement, and a departure takes away as much, so that each costs one
-    addition. L. Kleinrock, *Queueing Systems* I (1975), section 2.1.
+    Little's law compares the area under the number over time with the response times. The area is
+    computed without response times: no request's start and end need to be matched. An arrival adds
+    the time from it to the end of the measurement, and a departure subtracts the time from it to
+    the end, so that each costs one addition. L. Kleinrock, *Queueing Systems* I (1975), section
+    2.1.
 
     Attributes:
-        number: how many there are.
+        number: number of requests in the system.
     """
 
     __slots__ = ("_area", "_cut_off", "number")
@@ -23,20 +24,20 @@ class Occupancy:
         self._cut_off = 0
 
     def arrived(self, moment: int) -> None:
-        """Count a request that was due at a moment, in nanoseconds."""
+        """Count a request that became due at `moment`, in nanoseconds."""
         self.number += 1
         self._area -= moment
 
     def left(self, moment: int, count: int = 1) -> None:
-        """Count requests that are done, or have failed."""
+        """Count requests that completed or failed at `moment`, in nanoseconds."""
         self.number -= count
         self._area += moment * count
 
     def begin(self, moment: int) -> None:
-        """Begin to measure."""
+        """Begin the measurement at `moment`, in nanoseconds."""
         self._area = -moment * self.number
         self._cut_off = self.number
 
     def end(self, moment: int) -> tuple[int, int]:
-        """Return the area, in nanoseconds, and how many requests either end cuts off."""
+        """Return the area, in nanoseconds, and the number of requests that the two ends cut off."""
         return self._area + moment * self.number, self._cut_off + self.number

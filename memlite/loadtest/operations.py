@@ -1,7 +1,7 @@
 """An endless stream of operations, each with the bytes of its request.
 
-Kinds, keys and sizes are drawn in batches, which is cheap. Requests are built only when they are
-taken, because a batch of large values would fill the memory.
+Kinds, keys and sizes are drawn in batches, which is cheap. Requests are built only when taken,
+because a batch of large values would fill the memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -102,8 +102,8 @@ class Operations(Iterator[Operation]):
         clients: the number of clients.
         verify: whether values are generated so that `check` can check them.
         inserted: number of keys this client inserted in an earlier run; it does not repeat them.
-        dialect: that of the requests; but for memcached's own, the workload must contain only get
-            and set of one key.
+        dialect: protocol of the requests; for any other than memcached's, the workload must contain
+            only gets and sets of one key.
 
     Raises:
         ConfigError: the file of sizes cannot be read or is malformed.
@@ -183,7 +183,7 @@ class Operations(Iterator[Operation]):
         return built
 
     def preload(self) -> Iterator[Operation]:
-        """Yield sets for this client's share of the keys: those with number % clients == client.
+        """Yield sets for this client's share of the keys: numbers with number % clients == client.
 
         If the mix contains incr or decr, their counters are set too, and likewise the items of
         append and prepend. Every set has a reply.

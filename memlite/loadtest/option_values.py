@@ -1,4 +1,4 @@
-"""The values of options of ``memlite bench``, parsed; what is wrong raises ValueError."""
+"""Parsers for option values of ``memlite bench``; they raise ValueError for invalid text."""
 
 import argparse
 import contextlib
@@ -40,7 +40,7 @@ _SIZES = {"": 1, "k": 1024, "m": 1024**2}
 
 
 def checked(parse_text: Callable[[str], _T]) -> Callable[[str], _T]:
-    """Return a parser for argparse, which words what the given one refuses."""
+    """Return a parser for argparse that turns the given parser's ValueError into a message."""
 
     def parse_one(text: str) -> _T:
         try:
@@ -55,12 +55,12 @@ def checked(parse_text: Callable[[str], _T]) -> Callable[[str], _T]:
 
 
 def listed(text: str) -> list[str]:
-    """Parse words separated by commas."""
+    """Parse comma-separated words."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def some(text: str) -> list[str]:
-    """Parse one word or more."""
+    """Parse one or more comma-separated words."""
     parts = listed(text)
     if not parts:
         raise ValueError("must not be empty")
@@ -68,7 +68,7 @@ def some(text: str) -> list[str]:
 
 
 def hosts(text: str) -> list[str]:
-    """Parse machines as ssh takes them: names or addresses, after a user and @ if need be."""
+    """Parse machines as ssh does: names or addresses, optionally preceded by a user and @."""
     found = some(text)
     for host in found:
         if host.startswith("-") or " " in host:
@@ -113,7 +113,7 @@ def given(text: str) -> tuple[str, str]:
 
 
 def paths(text: str) -> list[str]:
-    """Parse paths of requests to nodes."""
+    """Parse the paths that requests take to the nodes."""
     paths = list(dict.fromkeys(some(text)))
     for path in paths:
         if path not in PATHS:
@@ -134,7 +134,7 @@ def latency(text: str) -> str:
 
 
 def positive(text: str) -> int:
-    """Parse a number from 1."""
+    """Parse a number of at least 1."""
     number = count(text)
     if number < 1:
         raise ValueError("must be 1 or more")
@@ -175,7 +175,7 @@ def numbers(text: str) -> list[int]:
 
 
 def rates(text: str) -> list[float]:
-    """Parse operations per second."""
+    """Parse rates in operations per second."""
     return [float(positive(part)) for part in some(text)]
 
 
@@ -191,7 +191,7 @@ def sizes(text: str) -> list[int]:
 
 
 def share(text: str) -> float:
-    """Parse 0.9 or 90%."""
+    """Parse a share such as 0.9 or 90%."""
     share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
     if not 0 <= share <= 1:
         raise ValueError(f"not a share from 0 to 1: {text!r}")
@@ -207,7 +207,7 @@ def duration(text: str) -> float:
 
 
 def positive_duration(text: str) -> float:
-    """Parse a duration that is not 0; returns seconds."""
+    """Parse a duration greater than 0; returns seconds."""
     seconds = duration(text)
     if not seconds:
         raise ValueError("must be more than 0")
@@ -215,7 +215,7 @@ def positive_duration(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """Parse a single size that is not 0."""
+    """Parse a single size greater than 0."""
     size, *others = sizes(text)
     if others or not size:
         raise ValueError(f"not a size: {text!r}")

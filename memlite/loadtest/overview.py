@@ -1,4 +1,4 @@
-"""What a comparison of many clusters comes to: the few things worth knowing, and a table."""
+"""A summary of a comparison of many clusters: the main findings, and a table."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from memlite.loadtest.units import duration, grouped, short, size
 __all__ = ["Cell", "Grid", "findings", "grids", "named", "summarises"]
 
 _MANY: Final = 3
-"""More clusters than this are summarised; of fewer, each can have a sentence of its own."""
+"""Summarise more clusters than this; with fewer, each gets a sentence of its own."""
 _LETTERS: Final = {"proxy": "P", "node": "N", "load generator": "G", "machine": "M"}
 _MEANINGS: Final = {
     "P": "limited by a proxy",
@@ -29,7 +29,7 @@ class Cell(NamedTuple):
 
     Attributes:
         throughput: operations per second.
-        letter: what limits it; empty if nothing that is known.
+        letter: letter for the bottleneck, see the legend; empty if unknown.
     """
 
     throughput: str
@@ -38,13 +38,13 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The highest throughput of clusters for a size of values.
+    """The highest throughput of each cluster for one value size.
 
     Attributes:
-        title: what it shows.
-        labels: how requests reach the nodes: the columns.
+        title: title of the table.
+        labels: column headings: how requests reach the nodes.
         rows: the number of nodes, and a cell for each column.
-        legend: what the letters in cells mean; empty if there are none.
+        legend: meaning of the letters in the cells; empty if there are none.
     """
 
     title: str
@@ -54,7 +54,7 @@ class Grid:
 
 
 def summarises(results: Results) -> bool:
-    """Return whether there are so many clusters, and nothing else, that they are summarised."""
+    """Return whether to summarise: there are only clusters, in a closed loop, and many of them."""
     points = selection.closed_loop(results)
     measured = {point.target for point in points}
     clusters = {target.name for target in results.targets if target.cluster is not None}
@@ -62,7 +62,7 @@ def summarises(results: Results) -> bool:
 
 
 def grids(results: Results) -> list[Grid]:
-    """Return a table for each size of values; none if clusters are not summarised."""
+    """Return a table for each value size; none if clusters are not summarised."""
     if not summarises(results):
         return []
     sizes = _by_size(results)
@@ -99,10 +99,10 @@ def _cell(row: Row) -> Cell:
 
 
 def findings(results: Results) -> list[str]:
-    """Return the few things worth knowing, as sentences.
+    """Return the main findings as sentences.
 
     Args:
-        results: those of which `summarises` is true.
+        results: results for which `summarises` is true.
     """
     sizes = _by_size(results)
     main = selection.with_main_value_size(results.points)[0].value_size
@@ -150,7 +150,7 @@ def _fastest(results: Results, found: Sequence[Row], load: str) -> Iterator[str]
 
 
 def _reason(doubts: Mapping[str, str]) -> str:
-    """Return why not more can be said of most of them."""
+    """Return the most common reason for which no more can be said."""
     reasons = list(doubts.values())
     most = max(dict.fromkeys(reasons), key=reasons.count)
     return "the load generator is the limit" if most.startswith("the load generator") else most
@@ -169,7 +169,7 @@ def _other_sizes(others: Sequence[Sequence[Row]]) -> Iterator[str]:
 
 
 def _growth(found: Sequence[Row]) -> Iterator[str]:
-    """Say what more nodes bring, and what is in the way of more."""
+    """State the gain from more nodes, and the limits to further gains."""
     least, most = (few(row.cluster.nodes for row in found) for few in (min, max))
     if least == most:
         return
@@ -209,7 +209,7 @@ def _throughput(one: Repetition) -> float:
 
 
 def _detour(found: Sequence[Row]) -> Iterator[str]:
-    """Say what the way through a proxy costs."""
+    """State the cost of the path through a proxy."""
     pairs = [
         (proxied, direct)
         for proxied in found
@@ -246,7 +246,7 @@ def _detour(found: Sequence[Row]) -> Iterator[str]:
 
 
 def _loads(results: Results, found: Sequence[Row]) -> Iterator[str]:
-    """Say whether more clients might have shown more."""
+    """State whether more clients might have shown a higher throughput."""
     loads = sorted({point.clients for point in results.points})
     highest = [row for row in found if row.point.clients == loads[-1]]
     if len(loads) == 1:

@@ -1,4 +1,4 @@
-"""Where servers and proxies that are measured run: on this machine, or on others."""
+"""The machines on which measured servers and proxies run: this one, or others."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -24,32 +24,32 @@ class Started(Protocol):
 
     @property
     def address(self) -> tuple[str, int] | str:
-        """Where clients connect."""
+        """The address to which clients connect."""
 
     @property
     def process(self) -> Counted:
-        """The process, whose use of processors can be read."""
+        """The process, whose CPU use can be read."""
 
     @property
     def disk(self) -> str:
-        """The type of the file system that its files are on."""
+        """The type of the file system that contains its files."""
 
     def check(self) -> None:
-        """Check that it is still running.
+        """Check that the server or proxy is still running.
 
         Raises:
-            StartError: it has exited.
+            StartError: the server or proxy has exited.
         """
 
 
 class Place(Protocol):
-    """A machine that servers and proxies can be started on; a context manager that reaches it."""
+    """A machine on which to start servers and proxies; a context manager that connects to it."""
 
     def __enter__(self) -> Self:
-        """Connect to it, unless that was done already.
+        """Connect to the machine, unless already connected.
 
         Raises:
-            StartError: it cannot be reached, or has no memlite of this version.
+            StartError: the machine cannot be reached, or does not have this version of memlite.
         """
 
     def __exit__(
@@ -58,22 +58,22 @@ class Place(Protocol):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop everything that was started there once its last user has left."""
+        """Stop everything that was started there when the last user leaves the context."""
 
     @property
     def placed(self) -> Placed | None:
-        """The machine, for the report; None for this one. Valid inside the context."""
+        """The machine, for the report; None for this machine. Valid inside the context."""
 
     def start(self, launch: Launch, folder: Path) -> contextlib.AbstractContextManager[Started]:
         """Return a context in which a server or a proxy runs.
 
         Args:
-            launch: what to start.
+            launch: the server or proxy to start.
             folder: the parent directory of temporary files, on this machine.
 
         Raises:
-            ConfigError: there is no memcached.
-            StartError: it does not start.
+            ConfigError: memcached is not installed.
+            StartError: the server or proxy does not start.
         """
 
 
@@ -120,31 +120,34 @@ HERE: Final[Place] = _Here()
 
 @contextlib.contextmanager
 def started(place: Place, launch: Launch, folder: Path) -> Iterator[Started]:
-    """Reach a machine, and run a server or a proxy there, while the context lasts.
+    """Connect to a machine, and run a server or a proxy there while the context lasts.
 
     Args:
         place: the machine.
-        launch: what to start.
+        launch: the server or proxy to start.
         folder: the parent directory of temporary files, on this machine.
 
     Raises:
-        ConfigError: there is no memcached.
-        StartError: it does not start.
+        ConfigError: memcached is not installed.
+        StartError: the server or proxy does not start.
     """
     with place, place.start(launch, folder) as running:
         yield running
 
 
 def in_turn(places: Sequence[Place], nodes: int, proxies: int) -> tuple[list[Place], list[Place]]:
-    """Return where each node and each proxy of a cluster runs.
+    """Assign a machine to each node and each proxy of a cluster.
 
-    Each is where the fewest are already, nodes first. So proxies are on other machines than nodes
-    if there are enough.
+    Each process goes to the machine with the fewest so far, nodes first. With enough machines,
+    proxies and nodes therefore do not share any.
 
     Args:
-        places: one or more.
-        nodes: how many there are.
-        proxies: likewise.
+        places: one or more machines.
+        nodes: number of nodes.
+        proxies: number of proxies.
+
+    Returns:
+        The machine of each node, and that of each proxy.
     """
     chosen = [places[number % len(places)] for number in range(nodes + proxies)]
     return chosen[:nodes], chosen[nodes:]

@@ -1,4 +1,4 @@
-"""Gets and sets of values of one size: operations that cost next to nothing to make."""
+"""Gets and sets of values of one size: operations that cost next to nothing to generate."""
 
 import numpy as np
 
@@ -9,13 +9,13 @@ __all__ = ["PlainOperations", "is_plain"]
 
 # The expected replies, a hit and STORED: see `memlite.client.scanner.fixed_size_matcher`.
 _LETTERS = {"get": b"V", "set": b"S"}
-# Requests are made once and kept: at most so many, for values of at most so many bytes.
+# Requests are built once and cached: the maximum number, and the maximum value size in bytes.
 _KEPT_MOST = 1 << 17
 _KEPT_SIZE = 256
 
 
 def is_plain(workload: Workload) -> bool:
-    """Return whether a workload is gets of one key and sets of one size, in closed loop."""
+    """Return whether a workload has only gets of one key and sets of one size, in a closed loop."""
     load = workload.load
     return (
         workload.kind == "steady"
@@ -27,17 +27,17 @@ def is_plain(workload: Workload) -> bool:
 
 
 class PlainOperations:
-    """The operations of a plain workload: requests joined, and the expected replies.
+    """The operations of a plain workload: joined requests, and the expected replies.
 
-    They are the same that `operations` would return one by one.
+    They are the same operations that `operations` would return one by one.
 
     Args:
         operations: the source of operations; its workload is plain and not verified.
-        size: of values, in bytes.
+        size: size of values, in bytes.
 
     Attributes:
-        left: how many are still to be returned; None for no end.
-        size: of values, in bytes.
+        left: number of operations still to return; None for no limit.
+        size: size of values, in bytes.
     """
 
     def __init__(self, operations: Operations, size: int) -> None:
@@ -47,14 +47,14 @@ class PlainOperations:
         self._requests = _Requests(operations, size)
         letters = b"".join(_LETTERS[kind] for kind in operations.kinds)
         self._letter_of = np.frombuffer(letters, np.uint8)
-        # Operations that were drawn and not taken: a number made of kind and key for each, and the
-        # letter of its expected reply.
+        # Operations drawn but not yet taken: for each, a code made of kind and key, and the letter
+        # of its expected reply.
         self._codes: list[int] = []
         self._letters = b""
         self._taken = 0
 
     def take(self, count: int) -> tuple[bytes, bytes]:
-        """Return `count` requests, fewer when there are no more, and a letter for each."""
+        """Return up to `count` requests, and a letter for each; fewer if the stream ends."""
         if self.left is not None:
             count = min(count, self.left)
             self.left -= count
@@ -78,7 +78,7 @@ class PlainOperations:
 
 
 class _Requests(dict[int, bytes]):
-    """Requests by code, made when they are first needed."""
+    """Requests by code, built when first needed."""
 
     def __init__(self, operations: Operations, size: int) -> None:
         self._operations = operations

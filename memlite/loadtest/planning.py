@@ -1,4 +1,4 @@
-"""What is to be measured, from the command line."""
+"""Build the plan of a run from the command line."""
 
 import argparse
 import os
@@ -36,7 +36,7 @@ from memlite.loadtest.workload_files import as_dict, digests, load_workload, val
 
 __all__ = ["machines_of", "new_folder", "plan_of", "prepare", "settings_of"]
 
-# The options that change neither what is measured nor how.
+# Options that affect neither the subject nor the method of the measurements.
 _IRRELEVANT = frozenset(
     (
         *("machine", "machines", "mix_systems", "no_report", "out", "ports", "prices"),
@@ -46,7 +46,7 @@ _IRRELEVANT = frozenset(
 # Default bounds of the search for the knee.
 _MAX_CLIENTS = 1024
 _MAX_RATE = 1_000_000
-# How many connections the servers that it starts accept, unless there are to be more clients.
+# Connection limit of the servers that bench starts, unless there are more clients.
 _CONNECTIONS = 8192
 
 
@@ -60,12 +60,12 @@ def plan_of(
 
     Args:
         options: from `memlite.loadtest.options.parse`.
-        arguments: what was parsed, for the report.
-        folder: for what servers store.
-        machines: those of the options, if they are connected already.
+        arguments: the command-line arguments, for the report.
+        folder: folder for the data of servers.
+        machines: the machines that the options name, if already connected.
 
     Raises:
-        ConfigError: an option, or what they are together, is invalid.
+        ConfigError: an option, or a combination of options, is invalid.
     """
     workload = _workload(options)
     if options.client == "pymemcache":
@@ -97,11 +97,11 @@ def plan_of(
 
 
 def settings_of(plan: Plan, options: argparse.Namespace) -> dict[str, Any]:
-    """Return all that the repetitions of a run have in common, as JSON values.
+    """Return the settings common to all repetitions of a run, as JSON values.
 
     Args:
-        plan: what is measured.
-        options: those that it was made from.
+        plan: the plan of the run.
+        options: the options from which the plan was built.
     """
     given = {name: str(value) for name, value in vars(options).items() if name not in _IRRELEVANT}
     return {
@@ -120,7 +120,7 @@ def _refuse_cluster_of_pymemcache(options: argparse.Namespace) -> None:
 
 
 def new_folder() -> Path:
-    """Return the name of a folder for the results of a run that begins now."""
+    """Return the path of a results folder for a run that starts now."""
     return Path("bench-results") / time.strftime("%Y-%m-%d-%H%M%S")
 
 
@@ -128,7 +128,7 @@ def prepare(folder: Path) -> None:
     """Create a folder and check that it is writable, before anything is measured.
 
     Raises:
-        StartError: it is not.
+        StartError: the folder cannot be created or written to.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -150,10 +150,10 @@ def _title(options: argparse.Namespace, workload: Workload) -> str:
 
 
 def _machines(options: argparse.Namespace) -> dict[str, int]:
-    """Return how many machines there are of each type.
+    """Return the number of machines of each type.
 
     Raises:
-        ConfigError: there are several, although all servers are started on this machine.
+        ConfigError: several machines are named, although all servers run on this machine.
     """
     total: dict[str, int] = {}
     for name, count in options.machine:
@@ -192,7 +192,7 @@ def _workload(options: argparse.Namespace) -> Workload:
         load=replace(workload.load, **changes["load"]),
         **changes[""],
     )
-    # Not the workload's name: without these options it was valid.
+    # Blame the options, not the workload: without them it was valid.
     return validate(workload, "bench")
 
 
@@ -213,13 +213,13 @@ def _knee(options: argparse.Namespace) -> KneeSearch | None:
 
 
 def machines_of(options: argparse.Namespace) -> list[RemoteMachine]:
-    """Return the other machines that options name, none of which is connected yet.
+    """Return the other machines that the options name, not yet connected.
 
     Args:
-        options: those of ``compare``.
+        options: the options of ``compare``.
 
     Raises:
-        ConfigError: there are options for other machines, but no such machine.
+        ConfigError: there are options for other machines, but no other machine is named.
     """
     for name in ("ssh", "remote_memlite", "ports"):
         if getattr(options, name) and not options.hosts:

@@ -40,7 +40,7 @@ class Interrupted(Exception):  # noqa: N818 - not an error
     """The user interrupted the run.
 
     Attributes:
-        recording: what had been recorded by then; None if nothing.
+        recording: the recording up to the interrupt; None if there is none.
         repetition: the measurement derived from `recording`, once there is one.
     """
 
@@ -57,7 +57,7 @@ class Pool:
         count: the number of processes.
 
     Attributes:
-        processes: this process and the workers, for their use of processors.
+        processes: this process and the workers, to read their CPU use.
     """
 
     def __init__(self, count: int) -> None:
@@ -65,7 +65,7 @@ class Pool:
         self.processes: list[psutil.Process] = []
         self._processes: list[BaseProcess] = []
         self._pipes: list[Connection] = []
-        # Of the current run: the workers that have not finished, and what the others recorded.
+        # In the current run: workers that have not finished, and recordings of those that have.
         self._unfinished: list[Connection] = []
         self._recordings: list[Recording] = []
 
@@ -88,7 +88,7 @@ class Pool:
                 process = context.Process(
                     target=main, args=(theirs,), name=f"memlite-bench-{number}", daemon=True
                 )
-                # Before it starts: another thread may have let an interrupt through.
+                # Append before starting: another thread may let an interrupt through.
                 self._processes.append(process)
                 process.start()
                 theirs.close()
@@ -102,7 +102,7 @@ class Pool:
             pipe.close()
         for process in self._processes:
             if process.pid is None:
-                continue  # it was not started
+                continue  # the process was never started
             process.join(_STOP_SECONDS)
             if process.is_alive():
                 process.kill()
@@ -115,16 +115,16 @@ class Pool:
         on_start: Callable[[], None] = lambda: None,
         on_end: Callable[[], None] = lambda: None,
     ) -> Recording:
-        """Run one task in each worker, all starting together.
+        """Run one task in each worker, all starting at the same time.
 
         Args:
-            tasks: at most one for each worker.
-            on_progress: called from time to time with one update from each worker.
+            tasks: at most one task for each worker.
+            on_progress: called periodically with one update from each worker.
             on_start: called when the first worker starts measuring.
             on_end: called when the last worker has stopped measuring.
 
         Raises:
-            ClientRefusedError: a worker cannot run its task; the others are ready for another.
+            ClientRefusedError: a worker cannot run its task; all workers can take another task.
             StartError: a worker has died.
             Interrupted: the user interrupted the run; the workers have stopped.
         """
@@ -185,7 +185,7 @@ class Pool:
                         updates.clear()
 
     def _receive(self, pipes: Sequence[Connection]) -> Iterator[tuple[Connection, object]]:
-        """Wait for messages; yield one from each worker that has sent some."""
+        """Wait for messages; yield one from each worker that has sent any."""
         for pipe in wait(pipes):
             assert isinstance(pipe, Connection)  # noqa: S101 - for the type checker
             message = pipe.recv()

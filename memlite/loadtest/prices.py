@@ -8,10 +8,10 @@
     reads   = share of reads × price of a class B operation × 1,000,000
     writes  = share of writes × price of a class A operation × 1,000,000
 
-A cluster has a machine for each node and one for its proxy.
-``memory`` and other servers incur the cost of the machine, ``file`` that of the machine and the
-disk, ``valkey`` that of the machine and the store, ``redis-direct`` that of the store alone, and
-``gcs`` that of the machine, reads and writes.
+A cluster has a machine for each node and one for each proxy.
+``memory`` and other servers incur the cost of the machine; ``file`` of the machine and the disk;
+``valkey`` of the machine and the store; ``redis-direct`` of the store alone; and ``gcs`` of the
+machine, reads and writes.
 """
 
 import math
@@ -51,8 +51,8 @@ class Prices:
         bucket: the bucket's storage class.
         class_a: price of 1,000 class A (write) operations.
         class_b: price of 1,000 class B (read) operations.
-        store: the machine type of a Valkey or Redis; empty for the same machine.
-        store_hour: price of that machine per hour; None for that of the machine.
+        store: the machine type of a Valkey or Redis server; empty for the same type as `machine`.
+        store_hour: price of the store's machine per hour; None for `machine_hour`.
     """
 
     name: str
@@ -79,11 +79,11 @@ class Cost:
         clients: number of clients at the load the estimate is based on.
         rate: for an open loop, operations per second at that load; 0 for a closed loop.
         throughput: throughput at that load, in operations per second.
-        machine: cost of the machine; 0 without a memlite.
+        machine: cost of the machine; 0 if there is no memlite server.
         disk: cost of the disk; 0 if there is none.
         reads: cost of class B operations; 0 without a bucket.
         writes: cost of class A operations; 0 without a bucket.
-        store: cost of the machine of a Valkey or Redis; 0 without one.
+        store: cost of the machine of a Valkey or Redis server; 0 without one.
     """
 
     target: str
@@ -161,7 +161,7 @@ def assumptions(prices: Prices, costs: Sequence[Cost], results: Results) -> list
     Args:
         prices: the price table.
         costs: the costs calculated from it.
-        results: the measurements they are based on.
+        results: the measurements that the costs are based on.
     """
     kinds = {target.name: target.kind for target in results.targets}
     used = {kinds.get(cost.target, "server") for cost in costs}

@@ -1,4 +1,4 @@
-"""``memlite bench`` as a program: its help works without the packages that measuring needs."""
+"""The ``memlite bench`` program; its help works without the packages needed for measuring."""
 
 from collections.abc import Sequence
 

@@ -138,7 +138,7 @@ class _Lines(ProgressDisplay):
 
 
 def progress_display(*, quiet: bool, stream: TextIO | None = None) -> ProgressDisplay:
-    """Return a progress display for `stream`, stderr by default; none is seen if `quiet`."""
+    """Return a progress display for `stream`, by default stderr; it shows nothing if `quiet`."""
     if quiet:
         return ProgressDisplay()
     stream = stream or sys.stderr

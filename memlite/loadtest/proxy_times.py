@@ -1,4 +1,4 @@
-"""Where requests spend their time, as the proxies of a cluster tell: their ``stats proxy``."""
+"""Where requests spend their time, according to ``stats proxy`` of a cluster's proxies."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -15,17 +15,17 @@ __all__ = ["read", "times_between"]
 _TIMEOUT: Final = 5.0  # seconds
 
 Sums = Mapping[str, tuple[float, float]]
-"""By name: how often something was measured since the start, and the sum of what was measured."""
+"""By name: the number of samples since the start, and their sum."""
 
 
 def read(proxies: Iterable[tuple[str, int] | str]) -> Sums:
-    """Return what all proxies together have counted.
+    """Return the sums over all proxies.
 
     Args:
-        proxies: their addresses.
+        proxies: addresses of the proxies.
 
     Raises:
-        StartError: one does not answer.
+        StartError: a proxy does not answer.
     """
     total: dict[str, tuple[float, float]] = {}
     for address in proxies:
@@ -43,7 +43,7 @@ def _read_one(address: tuple[str, int] | str) -> Sums:
         raise StartError(f"bench: the proxy at {Address.of(address)}: {error}") from None
     finally:
         client.close()
-    # Without a limit there is no queue of requests: what is said of one are samples of writes.
+    # Without a limit, requests do not queue, and the queue statistics are samples of writes.
     limited = rows.get("in_flight_limit", "none") != "none"
     found = {}
     for row in rows:
@@ -69,7 +69,7 @@ def times_between(before: Sums, after: Sums) -> ProxyTimes | None:
         earlier = before.get(name, (0.0, 0.0))
         if count <= earlier[0]:
             return None
-        # Means are rounded, so a sum can seem to have fallen.
+        # Means are rounded, so a sum can appear to decrease.
         return round(max(0.0, amount - earlier[1]) / (count - earlier[0]), 3)
 
     nodes = {

@@ -1,4 +1,4 @@
-"""Which backend to take for a workload: speed, durability, sharing and cost weighed."""
+"""Recommend a backend for a workload, by speed, durability, sharing and cost."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ __all__ = ["Choice", "choices", "recommendation"]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A target that one may take.
+    """A target to choose from.
 
     Attributes:
         target: its name.
-        promise: what its backend promises.
+        promise: the promise of its backend.
         point: the measurement at which it saturates, or its highest load.
-        cost: of a million operations, in the currency of the prices; None if unknown.
+        cost: cost of a million operations, in the currency of the prices; None if unknown.
     """
 
     target: str
@@ -37,7 +37,7 @@ class Choice:
 
 
 _SAME_COST: Final = 1.1
-"""A cost of up to this many times another counts as equal to it."""
+"""A cost of at most this many times another counts as equal."""
 
 _NEEDS: Final[Sequence[tuple[str, Callable[[Promise], bool]]]] = (
     ("a cold cache after a crash is acceptable", lambda _: True),
@@ -45,16 +45,16 @@ _NEEDS: Final[Sequence[tuple[str, Callable[[Promise], bool]]]] = (
     ("several servers must share them", lambda promise: promise.shared),
     ("they must survive the loss of the machine", lambda promise: promise.survives_machine),
 )
-"""What one may need of a backend."""
+"""Possible requirements for a backend, each with a test of its promise."""
 
 
 def choices(results: Results, costs: Sequence[Cost]) -> list[Choice]:
     """Return the targets to choose from, the fastest first.
 
     Args:
-        results: the measurements. Only targets of closed loops count whose backend makes a known
-            promise: of a server that was already running, nobody knows what it keeps.
-        costs: those of the targets.
+        results: the measurements. Only targets measured in a closed loop whose backend makes a
+            known promise count: the durability of an already running server is unknown.
+        costs: costs of the targets.
     """
     if selection.is_concurrent(results):
         return []
@@ -72,14 +72,14 @@ def choices(results: Results, costs: Sequence[Cost]) -> list[Choice]:
 
 
 def recommendation(available: Sequence[Choice], currency: str) -> list[str]:
-    """Return which target to take for what, as sentences.
+    """Return the target recommended for each requirement, as sentences.
 
     Args:
-        available: as returned by `choices`.
-        currency: that of the costs.
+        available: targets, as returned by `choices`.
+        currency: currency of the costs.
 
     Returns:
-        Nothing if there is no choice, or if all targets promise the same.
+        The sentences; empty if there is no choice, or if all targets make the same promise.
     """
     if len({choice.promise for choice in available}) < 2:
         return []

@@ -9,12 +9,12 @@ __all__ = ["SECOND", "Counts", "Recorder", "Recording", "Tally", "interval_for",
 
 SECOND = 1_000_000_000
 _NEVER = 1 << 63
-# The lengths of intervals, all of which divide a second, and how many a measurement may have at
-# most: enough to find a warm-up, and few enough for the file of results to stay small.
+# The lengths of intervals, each of which divides a second, and the maximum number of intervals per
+# measurement: enough to find a warm-up, and few enough to keep the results file small.
 _LENGTHS = tuple(milliseconds * 1_000_000 for milliseconds in (10, 20, 50, 100, 250, 500))
 _MAX_INTERVALS = 120
-# Closed intervals wait to be summed until the measurement has ended, which a client cannot notice.
-# Each takes memory, so that a long measurement sums the oldest earlier.
+# Closed intervals are summed only after the measurement, so that summing does not delay clients.
+# Each takes memory, so long measurements sum the oldest ones earlier.
 _MAX_WAITING = 150
 
 Tally = dict[int, int]
@@ -23,7 +23,7 @@ Tally = dict[int, int]
 
 @dataclass(slots=True)
 class Counts:
-    """Counters kept beside the latencies.
+    """Counters kept alongside the latencies.
 
     Attributes:
         operations: operations completed without error.
@@ -54,23 +54,25 @@ class Counts:
 
 @dataclass(slots=True)
 class Recording:
-    """What one worker recorded, or the sum over several workers.
+    """The recording of one worker, or the sum over several workers.
 
     Attributes:
         counts: the counters.
         response: tallies of response times by operation.
         service: tallies of service times by operation; empty for a closed loop.
-        lateness: for an open loop, tally of how late requests were sent.
+        lateness: in an open loop, tally of the delays with which requests were sent.
         thought: in a closed loop, the time between replies and the requests that followed them,
             summed over all requests, in nanoseconds.
-        waited: in an open loop, how long requests were in the system within the measurement, summed
-            over all requests, in nanoseconds, from counting them: no response time is in it.
-        cut_off: in an open loop, how many were in the system at its beginning or its end.
+        waited: in an open loop, the time that requests spent in the system during the measurement,
+            summed over all requests, in nanoseconds. It is derived from counts of requests, not
+            from response times.
+        cut_off: in an open loop, the number of requests in the system at the beginning of the
+            measurement, plus that at the end.
         interval: the length of an interval, in nanoseconds.
-        intervals: by interval: a tally over all operations, the number of operations, and of
-            errors.
-        began: when the first request was due, on the monotonic clock, in nanoseconds.
-        ended: when the last reply arrived, on the same clock.
+        intervals: by interval: a tally over all operations, the number of operations, and the
+            number of errors.
+        began: time at which the first request was due, on the monotonic clock, in nanoseconds.
+        ended: time of the last reply, on the same clock.
         cpu: processor time of all workers, in seconds.
         busiest: processor time of the busiest worker, in seconds.
         idle: in an open loop, the share of the time until the last arrival in which the busiest
@@ -93,7 +95,7 @@ class Recording:
     idle: float = 1.0
 
     def add(self, other: "Recording") -> None:
-        """Add what another worker recorded at the same time, in intervals of the same length."""
+        """Add another worker's recording of the same time, with intervals of the same length."""
         self.counts.add(other.counts)
         for mine, theirs in (
             (self.response, other.response),
@@ -126,19 +128,19 @@ class Recorder:
     Attributes:
         response: tallies of response times in the current interval, by operation.
         service: tallies of service times, by operation.
-        lateness: tally of how late requests were sent.
+        lateness: tally of the delays with which requests were sent.
         counts: the counters.
         thought: in a closed loop, the time between replies and the requests that followed them, in
             nanoseconds.
-        polled: in an open loop, for how long the worker has looked for the next arrival and found
+        polled: in an open loop, the time for which the worker polled for the next arrival and had
             nothing to do, in nanoseconds.
-        spun: the processor time that this took, in nanoseconds: less if the worker was preempted.
-        slept: in an open loop, for how long it has slept until shortly before the next arrival.
+        spun: processor time of that polling, in nanoseconds; less if the worker was preempted.
+        slept: in an open loop, the time for which it slept until shortly before the next arrival.
         until: in an open loop, when the last request was due, or would have been; 0 before.
         occupancy: in an open loop, counts the requests in the system.
-        turn: when the next interval begins, in nanoseconds; a client that records something at or
+        turn: start of the next interval, in nanoseconds; a client that records something at or
             after that time calls `next_interval` first.
-        last: when the last reply arrived or the last error occurred, in nanoseconds.
+        last: time of the last reply or error, in nanoseconds.
         measuring: whether the measurement is running.
     """
 
@@ -228,7 +230,7 @@ def interval_for(seconds: float) -> int:
     """Return the length of the intervals of a measurement's time series, in nanoseconds.
 
     Args:
-        seconds: the measurement's planned length; 0 if it is not known.
+        seconds: the measurement's planned length; 0 if unknown.
     """
     shortest = seconds * SECOND / _MAX_INTERVALS
     fine = (length for length in _LENGTHS if length >= shortest)

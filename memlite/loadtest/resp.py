@@ -9,7 +9,7 @@ from memlite.loadtest.workload import Workload
 __all__ = ["DIRECT", "PING", "PONG", "refuse_what_direct_lacks", "resp_get", "resp_set"]
 
 DIRECT: Final = "redis-direct"
-"""The store itself, without a memlite in front of it, among the names of backends."""
+"""The backend name for the store itself, without memlite in front of it."""
 
 PING: Final = b"*1\r\n$4\r\nPING\r\n"
 PONG: Final = b"+PONG\r\n"
@@ -29,14 +29,14 @@ def resp_set(key: bytes, value: bytes) -> bytes:
 
 
 def refuse_what_direct_lacks(options: argparse.Namespace, workload: Workload) -> None:
-    """Refuse loads that are more than sets and gets of one key.
+    """Refuse loads that need more than sets and gets of one key.
 
     Args:
-        options: those of the command line.
-        workload: what clients are to do.
+        options: the command-line options.
+        workload: the workload of the clients.
 
     Raises:
-        ConfigError: the load is one of these; the text names the option.
+        ConfigError: the load needs more than that; the message names the option.
     """
     load = workload.load
     others = {kind for kind, weight in workload.mix.items() if weight} - _OPERATIONS

@@ -1,4 +1,4 @@
-"""Measurements that go on in a folder: one process at a time, and on what system each was made."""
+"""Resume measurements in a folder, by one process at a time, and track the systems used."""
 
 import contextlib
 import fcntl
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _NAME: Final = "systems.json"
-# A host may be renamed, and memory varies by little between starts of the same virtual machine.
+# Hosts may be renamed, and memory varies slightly between starts of the same virtual machine.
 _OF_MACHINE: Final = ("cpu", "cores", "system", "python")
 
 System = Mapping[str, Any]
@@ -34,11 +34,11 @@ def locked(folder: Path, named: Path | None = None) -> Iterator[None]:
     """Keep other processes from measuring for the same folder.
 
     Args:
-        folder: has the lock; created if missing.
-        named: the folder that the user knows, if that is another.
+        folder: folder for the lock; created if missing.
+        named: the folder that the user named, if different.
 
     Raises:
-        ConfigError: one does, or the lock's file cannot be written.
+        ConfigError: another process is measuring, or the lock file cannot be written.
     """
     path = folder / ".lock"
     try:
@@ -57,16 +57,16 @@ def locked(folder: Path, named: Path | None = None) -> Iterator[None]:
 
 
 def goes_on(folder: Path) -> str:
-    """Return how to go on, for a message."""
+    """Return how to continue, for a message."""
     return f"run the same command with --out {folder} to continue"
 
 
 def interrupted(folder: Path, *, left: int) -> str:
-    """Return what to say if the user interrupts what the same command completes.
+    """Return the message for an interrupt of a command that can be repeated to continue.
 
     Args:
-        folder: has what was measured.
-        left: how many measurements have not been made.
+        folder: folder with the measurements.
+        left: number of measurements still to make.
     """
     if left:
         return f"interrupted; {goes_on(folder)}"
@@ -74,10 +74,10 @@ def interrupted(folder: Path, *, left: int) -> str:
 
 
 def measured_all(path: Path) -> str:
-    """Return what to say if the user interrupts the analysis, or the drawing of the report.
+    """Return the message for an interrupt of the analysis, or of writing the report.
 
     Args:
-        path: of what was measured.
+        path: path of the measurements.
     """
     return f"interrupted after everything was measured, which is in {path}"
 
@@ -93,7 +93,7 @@ def differences(found: Sequence[tuple[System, System]]) -> str:
 
 
 def _differing(found: Sequence[tuple[System, System]]) -> dict[str, list[str]]:
-    """Return what is not the same in all systems that have it, with all its values."""
+    """Return the properties that differ between systems, each with all its values."""
     values: dict[str, dict[str, None]] = {}
     for of_machine, of_versions in found:
         known = {name: of_machine.get(name) for name in _OF_MACHINE} | dict(of_versions)
@@ -105,15 +105,15 @@ def _differing(found: Sequence[tuple[System, System]]) -> dict[str, list[str]]:
 def _refuse_other_systems(
     folder: Path, before: Sequence[tuple[System, System]], here: tuple[System, System]
 ) -> None:
-    """Refuse to go on with measurements of another system.
+    """Refuse to continue measurements made on another system.
 
     Args:
-        folder: has them.
-        before: the machine and the versions of each.
-        here: those of this process.
+        folder: folder with the measurements.
+        before: the machine and the versions of each earlier system.
+        here: the machine and the versions of this process.
 
     Raises:
-        ConfigError: they differ.
+        ConfigError: the systems differ.
     """
     changed = []
     for name, of_all in _differing([*before, here]).items():
@@ -139,15 +139,15 @@ def systems(
     """Return the machine and versions of all measurements in a folder.
 
     Args:
-        folder: it keeps them in a file.
+        folder: the folder, which keeps the systems in a file.
         measuring: whether this process is about to measure there.
-        servers: the versions of further servers, by name.
-        fresh: whether nothing has been measured there: then what the file says is forgotten.
-        mixed: whether it may, although the system is another one.
-        named: the folder that the user knows, if that is another.
+        servers: versions of further servers, by name.
+        fresh: whether nothing has been measured there; if so, the file's content is discarded.
+        mixed: whether to allow measuring although the system differs.
+        named: the folder that the user named, if different.
 
     Raises:
-        ConfigError: the file cannot be read or written, or the system is another one.
+        ConfigError: the file cannot be read or written, or the system differs.
     """
     path = folder / _NAME
     try:

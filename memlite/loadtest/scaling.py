@@ -1,4 +1,4 @@
-"""How the throughput of clusters depends on the number of nodes, and what limits it."""
+"""How the throughput of clusters depends on the number of nodes, and their bottlenecks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,29 +29,29 @@ __all__ = [
     "shared_machine",
 ]
 
-# A process that uses this share of a core, or a machine of its cores, is the limit.
+# A process that uses this share of a core, or a machine this share of its cores, is the limit.
 _BUSY: Final = 0.85
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A cluster at its highest throughput for a size of values.
+    """A cluster at its highest throughput for one value size.
 
     Processor times are means over the repetitions, and None if unknown.
 
     Attributes:
         target: its name.
-        label: its path, and in a comparison of runs that of the run.
-        cluster: what it consists of.
+        label: its path and, in a comparison of runs, the label of the run.
+        cluster: the parts of the cluster.
         point: the measurement.
-        proxy: CPU utilisation of the proxy, of several that of the busiest one, 1.0 being one core;
+        proxy: CPU utilisation of the proxy, or of the busiest of several proxies; 1.0 is one core.
             None without a proxy.
         nodes: CPU utilisation of each node, in order.
         proxy_demand: processor time of the proxies per operation, in microseconds.
         node_demand: processor time of all nodes per operation, in microseconds.
-        machine: the share of this machine's cores that anything used; with several machines, that
-            of the busiest one's cores that nodes and proxies on it used.
-        limit: what limited throughput, in a few words; empty if nothing that is known.
+        machine: utilisation of this machine's cores by all load; with several machines, utilisation
+            of the busiest machine's cores by its nodes and proxies.
+        limit: the bottleneck, in a few words; empty if unknown.
     """
 
     target: str
@@ -67,16 +67,16 @@ class Row:
 
 
 def is_proxy(name: str) -> bool:
-    """Return whether the name of a process, see `Repetition.processes`, is that of a proxy."""
+    """Return whether a process name, as in `Repetition.processes`, denotes a proxy."""
     return name.partition("-")[0] == "proxy"
 
 
 def rows(results: Results) -> list[Row]:
-    """Return a row for each cluster and size of values.
+    """Return a row for each cluster and value size.
 
     Args:
-        results: those of one run, or of several combined; closed loops count, or if there are
-            none, open ones.
+        results: the results of one run, or of several combined; uses the closed-loop points or, if
+            there are none, the open-loop points.
     """
     points = selection.closed_loop(results) or selection.open_loop(results)
     found = []
@@ -94,12 +94,12 @@ def row_of(results: Results, info: TargetInfo, point: Point) -> Row:
     """Return the row of one measurement.
 
     Args:
-        results: those that have it.
-        info: what was measured.
+        results: the results that contain the measurement.
+        info: the measured target.
         point: the measurement.
 
     Raises:
-        ValueError: it is not of a cluster.
+        ValueError: the target is not a cluster.
     """
     if info.cluster is None:
         raise ValueError(f"{info.name} is not a cluster")
@@ -125,7 +125,7 @@ def row_of(results: Results, info: TargetInfo, point: Point) -> Row:
 
 
 def label_of(info: TargetInfo) -> str:
-    """Return the path of a cluster, and in a comparison of runs that of the run."""
+    """Return the path of a cluster and, in a comparison of runs, the label of the run."""
     return info.name.partition(", ")[2] or info.name
 
 
@@ -160,7 +160,7 @@ def _machine(known: Sequence[Repetition], cores: float) -> float | None:
 
 
 def _busiest(known: Sequence[Repetition], placed: Mapping[str, Placed]) -> float | None:
-    """Return how busy the cores of a machine were with nodes and proxies, at most."""
+    """Return the utilisation of the busiest machine's cores by nodes and proxies."""
     shares = _means([machine_shares(one.processes, placed) for one in known])
     return max(shares.values(), default=None)
 
@@ -168,11 +168,11 @@ def _busiest(known: Sequence[Repetition], placed: Mapping[str, Placed]) -> float
 def machine_shares(
     processes: Mapping[str, ServerUse], placed: Mapping[str, Placed]
 ) -> dict[str, float]:
-    """Return how busy nodes and proxies kept the cores of each machine, 1.0 being all of them.
+    """Return the utilisation of each machine's cores by nodes and proxies; 1.0 is all cores.
 
     Args:
-        processes: what each used.
-        placed: the machine of each.
+        processes: resources used by each process.
+        placed: the machine of each process.
     """
     shares: dict[str, float] = {}
     for name, use in processes.items():
@@ -202,7 +202,7 @@ def _limit(
 
 
 def findings(results: Results) -> list[str]:
-    """Return what was found about clusters, as sentences.
+    """Return the findings about clusters as sentences.
 
     Args:
         results: see `rows`.
@@ -226,7 +226,7 @@ def _growth(label: str, found: Sequence[Row]) -> str:
 
 
 def capacity(found: Sequence[Row]) -> Iterator[str]:
-    """Say what a proxy with a core of its own could serve: what a crowded machine hides."""
+    """State the capacity of a proxy with a core of its own, which a crowded machine hides."""
     proxied = [row for row in found if row.cluster.path == PROXIED and row.proxy_demand]
     if not proxied:
         return
@@ -240,7 +240,7 @@ def capacity(found: Sequence[Row]) -> Iterator[str]:
 
 
 def shared_machine(results: Results, found: Sequence[Row]) -> Iterator[str]:
-    """Say whether clusters on one machine kept it so busy that more nodes cannot be faster."""
+    """State whether clusters kept this machine so busy that more nodes cannot be faster."""
     several = {info.name for info in results.targets if info.placed}
     busiest = max((row.machine or 0.0 for row in found if row.target not in several), default=0.0)
     if busiest >= _BUSY:

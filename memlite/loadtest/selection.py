@@ -48,7 +48,7 @@ def value_sizes(points: Sequence[Point]) -> list[float]:
 
 
 def with_main_value_size(points: Sequence[Point]) -> list[Point]:
-    """Return the points with the most common value size; on a tie, with the smallest of those."""
+    """Return the points with the most common value size; on a tie, the smallest such size."""
     sizes = value_sizes(points)
     if len(sizes) < 2:
         return list(points)

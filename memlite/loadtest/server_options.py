@@ -1,4 +1,4 @@
-"""Options of the servers and proxies that the load tester starts: ``NAME=VALUE`` each."""
+"""Options of the servers and proxies that the load tester starts, each as ``NAME=VALUE``."""
 
 import argparse
 import difflib
@@ -34,8 +34,7 @@ _OURS: Final = frozenset(
         "port", "protocol", "spare", "udp-port", "unix-mask", "unix-socket", "user",
     )
 )  # fmt: skip
-"""Options that decide where a server listens, what it stores items in and who gets in: these are
-the load tester's own."""
+"""Options for a server's addresses, storage and access, which the load tester sets itself."""
 _OUR_PROXYS: Final = _OURS | {"cluster", "nodes", "topology"}
 _IN_TOPOLOGY: Final = (
     *("hash", "hash-tag", "hot-key", "multi-gets", "on-return", "read", "replicas", "write"),
@@ -48,9 +47,9 @@ class ProxyLaunch:
     """How a proxy is started.
 
     Attributes:
-        topology: what its topology file says, except for the nodes.
-        flags: what its command line says besides.
-        given: all that was given, for the report.
+        topology: the contents of its topology file, except for the nodes.
+        flags: its remaining command-line arguments.
+        given: all options that the user gave, for the report.
     """
 
     topology: Topology
@@ -59,7 +58,7 @@ class ProxyLaunch:
 
 
 def server_options() -> Mapping[str, bool]:
-    """Return the options of memlite that can be given, and whether each takes a value."""
+    """Return the options of memlite that users can set, and whether each takes a value."""
     return {
         name: option.metavar is not None
         for name, option in OPTIONS_BY_NAME.items()
@@ -67,10 +66,10 @@ def server_options() -> Mapping[str, bool]:
     }
 
 
-@functools.cache  # a study and an experiment ask many times
+@functools.cache  # studies and experiments call this many times
 def proxy_options() -> Mapping[str, bool]:
-    """Return the options of a proxy that can be given, and whether each takes a value."""
-    # Imported here, as it takes a while.
+    """Return the options of a proxy that users can set, and whether each takes a value."""
+    # Imported here because it is slow to import.
     from memlite.proxy.options import OPTIONS_OF_A_SERVER
 
     own = {
@@ -95,7 +94,7 @@ def _of_a_proxy() -> argparse.ArgumentParser:
 
 
 def server_flags(given: Sequence[Given]) -> list[str]:
-    """Return the arguments of a memlite's command line.
+    """Return the command-line arguments of a memlite server.
 
     Raises:
         ConfigError: memlite has no such option, or refuses its value.
@@ -109,19 +108,20 @@ def server_flags(given: Sequence[Given]) -> list[str]:
 
 
 def memcached_flags(given: Sequence[Given]) -> list[str]:
-    """Return the arguments of a memcached's command line, which checks their values itself.
+    """Return the command-line arguments of memcached, which checks their values itself.
 
     Raises:
-        ConfigError: there is no memcached, or it has no such option.
+        ConfigError: memcached is not installed, or has no such option.
     """
-    # memlite has all its options, and knows better than its help which of them take a value.
+    # memlite has all of memcached's options, and tells more reliably than memcached's help which
+    # of them take a value.
     names = memcached.options()
     known = {name: takes for name, takes in server_options().items() if name in names}
     return _flags("--server-option", given, known, names, "memcached")
 
 
 def proxy_launch(given: Sequence[Given], nodes: int) -> ProxyLaunch:
-    """Return how to start a proxy in front of so many nodes.
+    """Return how to start a proxy in front of `nodes` nodes.
 
     Raises:
         ConfigError: a proxy has no such option, or refuses its value.

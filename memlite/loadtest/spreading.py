@@ -1,4 +1,4 @@
-"""How the clients of a measurement are spread over worker processes and over addresses."""
+"""Spread the clients of a measurement over worker processes and addresses."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,16 +10,16 @@ _Address = tuple[str, int] | str
 def spread(
     clients: int, workers: int, addresses: Sequence[_Address]
 ) -> Iterator[tuple[int, list[_Address]]]:
-    """Yield how many clients each worker has, and where they go.
+    """Yield the number of clients of each worker, and their addresses.
 
     Args:
-        clients: how many there are.
-        workers: how many there are; at most as many as clients.
-        addresses: one or more.
+        clients: number of clients.
+        workers: number of workers, at most the number of clients.
+        addresses: one or more addresses.
 
     Yields:
-        A number of clients and all addresses, which its clients take in turn. All workers together
-        spread their clients evenly.
+        For each worker, its number of clients and all addresses, which its clients use in turn.
+        All workers together spread their clients evenly.
     """
     begun = 0
     for worker in range(workers):

@@ -41,11 +41,11 @@ CONFIDENCE = 0.95
 MAX_WORKER_UTILISATION = 0.9
 """A worker that uses more than this share of a core counts as the bottleneck.
 
-In an open loop it is one that is idle for less than the rest of the time, since it uses all of a
-core while it waits for the next arrival.
+In an open loop, a worker counts as the bottleneck if it is idle for less than the rest of the time,
+since it also uses all of a core while it waits for the next arrival.
 """
 MAX_LATENESS = 1000.0
-"""In an open loop, a generator later than this, in microseconds, counts as the bottleneck."""
+"""In an open loop, a generator that is later than this, in µs, counts as the bottleneck."""
 
 
 def new_histogram() -> HdrHistogram:
@@ -71,7 +71,7 @@ def latency(histogram: HdrHistogram) -> Latency:
     at = percentiles(histogram, (50, 90, 99, 99.9))
     return Latency(
         count=int(count),
-        # Not a product with `@`, which occupies all cores for milliseconds when there are so many.
+        # Do not use `@`: for an array of this size it occupies all cores for milliseconds.
         mean=float((_bucket_counts(histogram) * _bucket_midpoints()).sum()) / count,
         least=float(histogram.get_min_value()),
         p50=float(at[50]),
@@ -86,11 +86,11 @@ def latency(histogram: HdrHistogram) -> Latency:
 def percentiles(histogram: HdrHistogram, wanted: Sequence[float]) -> dict[float, int]:
     """Return percentiles of a histogram, as `get_percentile_to_value_dict` does.
 
-    That looks at each bucket in Python, which takes 5 ms.
+    The library's method iterates over the buckets in Python, which takes 5 ms.
 
     Args:
         histogram: latencies in microseconds; at least one.
-        wanted: above 0, and 100 at most.
+        wanted: percentiles, above 0 and at most 100.
     """
     sums = np.cumsum(np.ctypeslib.as_array(histogram.counts))
     least = [histogram.get_target_count_at_percentile(one) for one in wanted]
@@ -191,7 +191,7 @@ def positive_interval(values: Sequence[float]) -> Interval:
     never reach zero, however much the values vary.
 
     Args:
-        values: one or more; a single value has no interval, nor have values of 0.
+        values: one or more; there is no interval for a single value, or with values of 0.
 
     Raises:
         ValueError: there are no values.
@@ -206,15 +206,15 @@ def positive_interval(values: Sequence[float]) -> Interval:
 
 
 def ratio(values: Sequence[float], others: Sequence[float]) -> Interval:
-    """Return how many times the others the values are, and a 95% confidence interval.
+    """Return the ratio of the values to the others, and its 95% confidence interval.
 
     The interval is that of Welch's t-test on the logarithms, which allows for different variances.
     B. L. Welch, "The generalization of 'Student's' problem when several different population
     variances are involved", Biometrika 34 (1947).
 
     Args:
-        values: one or more; with a single one, or with values of 0, there is no interval.
-        others: likewise.
+        values: one or more; there is no interval for a single value, or with values of 0.
+        others: the divisors; see `values`.
 
     Raises:
         ValueError: there are no values.
@@ -237,7 +237,7 @@ def ratio(values: Sequence[float], others: Sequence[float]) -> Interval:
 
 def _quantile(freedom: float) -> float:
     """Return the quantile of Student's t for a two-sided interval."""
-    # Imported here because it takes a fifth of a second; `scipy.stats` would take a whole one.
+    # Imported here because it takes a fifth of a second; `scipy.stats` would take a whole second.
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
@@ -249,7 +249,7 @@ def _variance_of_mean(values: Sequence[float]) -> float:
 
 
 def _exp(value: float) -> float:
-    """Return e to this power, at most the largest number."""
+    """Return e to the power of `value`, limited to avoid overflow."""
     return math.exp(min(value, 700.0))
 
 

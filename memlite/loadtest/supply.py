@@ -15,7 +15,7 @@ from memlite.loadtest.workload import Workload
 
 __all__ = ["Supply"]
 
-# Operations are generated in batches: one at a time they cost twice as much.
+# Operations are generated in batches; one at a time, they would cost twice as much.
 _BATCH_SIZE = 64
 # Operations whose replies carry unique values.
 _NEED_UNIQUES = frozenset(("gets", "cas"))
@@ -32,16 +32,16 @@ class Supply:
         workers: the number of workers.
         seed: the seed of all randomness.
         verify: whether values are generated so that they can be checked.
-        dialect: that of the requests.
+        dialect: protocol of the requests.
 
     Attributes:
         check: returns whether a value was stored under a key; None to skip the check.
         keep_values: whether clients must keep values, to check them or for their unique values.
         finite: whether the stream ends.
-        plain: the same operations in the form for plain gets and sets; None for other workloads.
+        plain: the same operations as plain gets and sets; None for other workloads.
         error: why the stream ended early; None if it did not.
         arrivals: intended send times, in nanoseconds from the start; None to send each operation
-            as soon as the one before it has completed.
+            as soon as the previous one has completed.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from memlite.loadtest.units import grouped
 
 __all__ = ["Sweep", "between", "findings", "ranges", "sweeps", "with_saturation"]
 
-# The law has three parameters: with as many loads it fits anything.
+# The law has three parameters, so it fits any three loads.
 _FEWEST_FOR_LAW: Final = 4
 
 
@@ -29,7 +29,7 @@ class Sweep:
         points: the measurements, in order of clients.
         saturation: where it saturates.
         law: the Universal Scalability Law, fitted to all repetitions; None with too few loads.
-        warnings: what the data cannot support, each in a sentence.
+        warnings: conclusions that the data do not support, each as a sentence.
     """
 
     target: str
@@ -41,7 +41,7 @@ class Sweep:
 
     @property
     def believes_law(self) -> bool:
-        """Whether nothing speaks against the law, nor against the points that it is fitted to."""
+        """Whether nothing casts doubt on the law, or on the points to which it is fitted."""
         law = self.law
         return (
             law is not None
@@ -53,10 +53,10 @@ class Sweep:
 
 
 def sweeps(results: Results) -> list[Sweep]:
-    """Return the sweeps of results, by target and size of values.
+    """Return the sweeps in results, by target and value size.
 
     Args:
-        results: those of one run, or of several combined.
+        results: the results of one run, or of several combined.
     """
     if selection.is_concurrent(results):
         return []
@@ -102,7 +102,7 @@ def _sweep(target: str, size: float, points: Sequence[Point]) -> Sweep:
 
 @lru_cache(maxsize=32)
 def _fit_law(clients: tuple[int, ...], throughput: tuple[float, ...]) -> Scalability:
-    """Fit the law; remembered, as a report needs it in several places."""
+    """Fit the law; cached, because a report needs it in several places."""
     return fit_scalability(clients, throughput, relative=True)
 
 
@@ -125,10 +125,10 @@ def _generator_warning(points: Sequence[Point]) -> Iterator[str]:
 
 
 def with_saturation(results: Results) -> Results:
-    """Return results that say where each target saturates.
+    """Return results with the saturation of each target added.
 
     Args:
-        results: those of one run.
+        results: the results of one run.
     """
     return replace(results, saturation=tuple(map(_saved, sweeps(results))))
 
@@ -175,7 +175,7 @@ def _estimate(value: float, interval: tuple[float, float]) -> Estimate:
 
 
 def findings(results: Results) -> list[str]:
-    """Return where targets saturate, as sentences; one target each, with the main size of values.
+    """Return where targets saturate: one sentence for each target, for the main value size.
 
     Args:
         results: see `sweeps`.
@@ -219,7 +219,7 @@ def ranges(found: Saturation) -> str:
 
 
 def between(above: float, at_most: float) -> str:
-    """Return in words where a knee is: "above 4 and at most 8 clients"."""
+    """Return the range of a knee in words: "above 4 and at most 8 clients"."""
     if math.isinf(at_most):
         return f"above {above:g} client{'s' if above > 1 else ''}" if above else "not certain"
     lower = f"above {above:g} and " if above else ""

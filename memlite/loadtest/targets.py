@@ -1,4 +1,4 @@
-"""The servers to measure: already running ones, and ones launched for the measurement."""
+"""The servers to measure: already running, or launched for the measurement."""
 
 import contextlib
 import socket
@@ -49,11 +49,11 @@ __all__ = [
 ]
 
 BACKEND_NAMES = ("memory", "file", "gcs", "valkey", MEMCACHED, DIRECT)
-"""Backends that can be selected by name alone, without a URL, memcached in place of memlite, and a
-store without memlite."""
+"""Backends selected by name alone, without a URL; memcached instead of memlite; and a store without
+memlite."""
 
 _STOP_SECONDS = 30.0
-# What an item takes besides its value, so that values of a megabyte can be measured.
+# Space of an item besides its value, so that values of a megabyte can be measured.
 _ITEM_OVERHEAD = 4096
 _VERSION_TIMEOUT = 5.0  # seconds
 _BUCKET = "memlite-bench"
@@ -61,25 +61,26 @@ _KINDS = {"gs": "gcs", **dict.fromkeys(("valkeys", "redis", "rediss"), "valkey")
 
 
 class Target:
-    """A server that speaks memcached's protocol; a context manager that makes it available.
+    """A server to measure; a context manager that makes it available.
 
     Attributes:
         name: its display name.
         kind: as in `TargetInfo`.
         address: host and port, or the path of a UNIX socket; valid inside the context.
         details: as in `TargetInfo`.
-        connection_limit: how many connections it accepts; None if it does not tell.
-        processes: those of a server whose use of processors can be read; valid inside the
-            context.
-        processes_by_name: of a cluster, those processes by their names; valid inside the context.
-        proxies: of a cluster whose requests pass them, their addresses; valid inside the context.
+        connection_limit: maximum number of connections; None if the server does not report it.
+        processes: the server's processes, if their CPU use can be read; valid inside the context.
+        processes_by_name: for a cluster, its processes by name; valid inside the context.
+        proxies: for a cluster whose requests pass proxies, the addresses of the proxies; valid
+            inside the context.
         helpers: other local processes that the server depends on, such as an emulated bucket.
-        extra_addresses: further ones that clients are spread over, of the proxies of a cluster.
+        extra_addresses: for a cluster with several proxies, the addresses of the other proxies,
+            over which clients are spread as well.
         topology: the nodes, for clients that know them; None for clients of one server.
         discovers_nodes: whether clients ask the server at `address` for the nodes.
         login: the clients' credentials; None for no login.
         tls: TLS settings; None for plain TCP.
-        dialect: what it speaks.
+        dialect: the protocol that the server speaks.
     """
 
     login: TextLogin | None = None
@@ -113,7 +114,7 @@ class Target:
 
     @property
     def connections_per_client(self) -> int:
-        """How many connections a client has."""
+        """Number of connections per client."""
         return 1
 
     def info(self) -> TargetInfo:
@@ -187,13 +188,13 @@ class Target:
         """Check that the server accepts `clients` connections, if its limit is known.
 
         Raises:
-            TooManyClientsError: it does not.
+            TooManyClientsError: the limit is lower.
         """
         if self.connection_limit is not None and clients > self.connection_limit:
             raise too_many_clients(self.name, clients, self.connection_limit)
 
     def refusal(self, error: ClientRefusedError, clients: int) -> StartError:
-        """Return the error to report when one of so many clients did not get in."""
+        """Return the error to report if one of `clients` clients could not connect."""
         if at_the_limit(error, clients, self.connection_limit):
             return too_many_clients(self.name, clients, self.connection_limit)
         return StartError(f"bench: {self.name}: {error.reason}")
@@ -248,10 +249,10 @@ class LaunchSettings:
         folder: the parent directory of temporary files.
         read_latency: read latency of the emulated bucket, in the syntax of ``memlite
             gcs-emulator``; empty for none.
-        write_latency: its write latency, likewise.
-        connections: how many the server accepts.
-        memory: of the server, in megabytes.
-        item_size: the largest item that the server takes, in bytes.
+        write_latency: its write latency, in the same syntax.
+        connections: maximum number of connections to the server.
+        memory: memory limit of the server, in megabytes.
+        item_size: maximum size of an item, in bytes.
         options: additional server options.
     """
 
@@ -265,21 +266,21 @@ class LaunchSettings:
 
 
 def largest_item(value_size: int) -> int:
-    """Return an `item_size` that has room for a value of so many bytes, a megabyte at least."""
+    """Return an `item_size` for values of `value_size` bytes, or a megabyte if that is larger."""
     return max(MEGABYTE, value_size) + _ITEM_OVERHEAD
 
 
 class LaunchedServer(Target):
-    """A memlite of this version, or a memcached, launched for the measurement and then stopped.
+    """This version of memlite, or memcached, launched for the measurement and stopped on exit.
 
     Args:
         name: its display name.
         backend: one of `BACKEND_NAMES`, or a backend's URL.
         settings: how to launch it.
-        place: where; an emulated bucket is always here.
+        place: the machine on which to launch it; an emulated bucket always runs on this machine.
 
     Raises:
-        ConfigError: it has no such options.
+        ConfigError: the server does not support the options.
     """
 
     def __init__(
@@ -291,7 +292,7 @@ class LaunchedServer(Target):
         self._settings = settings
         self._place = place
         flags = memcached_flags if backend == MEMCACHED else server_flags
-        # The local memcached is asked which options it supports; it may not be installed.
+        # Checking options asks the local memcached, which may not be installed.
         self._flags = flags(settings.options) if settings.options or place is HERE else []
         self._stack = contextlib.ExitStack()
         self._server: Started | None = None
@@ -325,7 +326,7 @@ class LaunchedServer(Target):
         self._stack.__exit__(kind, error, traceback)
 
     def _url(self, stack: contextlib.ExitStack) -> str:
-        """Return the backend, as a `Launch` has it; start the emulator of a bucket."""
+        """Return the backend for a `Launch`, after starting the store or emulator that it needs."""
         if self._backend == "memory":
             return "memory://"
         if self._backend == FILE:
@@ -369,7 +370,7 @@ def _emulator(arguments: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            # A session of its own shields it from Ctrl-C: it must outlive the clients.
+            # Its own session shields it from Ctrl-C: it must outlive the clients.
             start_new_session=True,
         )
         emulator.errors = errors  # type: ignore[attr-defined]
@@ -393,7 +394,7 @@ def _emulator_message(emulator: subprocess.Popen[str]) -> str:
 
 
 def _listening_processes(host: str, port: int) -> list[Counted]:
-    """Return the local process listening on that address and its children, as far as known."""
+    """Return the local process that listens on an address, and its children, as far as known."""
     try:
         local = {info[4][0] for info in socket.getaddrinfo(host, port)}
         ours = {one.address for each in psutil.net_if_addrs().values() for one in each}
@@ -413,7 +414,7 @@ def _listening_processes(host: str, port: int) -> list[Counted]:
 
 
 def _connection_limit(connection: socket.socket, lines: BinaryIO) -> int | None:
-    """Return how many connections a server accepts; None if its statistics do not tell."""
+    """Return a server's connection limit; None if its statistics do not include it."""
     try:
         connection.sendall(b"stats\r\n")
         found = None
@@ -439,7 +440,7 @@ def parse_address(
         text: the text to parse.
         login: the clients' credentials; None for no login.
         tls: TLS settings; None for plain TCP.
-        dialect: what it speaks.
+        dialect: the protocol that the server speaks.
 
     Raises:
         ConfigError: the text is malformed, or TLS was requested for a UNIX socket.

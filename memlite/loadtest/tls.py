@@ -1,4 +1,4 @@
-"""TLS to the servers that are measured: errors in the words of the load tester's options."""
+"""TLS to the measured servers; errors name the load tester's options."""
 
 import ssl
 
@@ -9,10 +9,10 @@ __all__ = ["tls_context"]
 
 
 def tls_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Return the context for connections.
+    """Return the TLS context for connections.
 
     Raises:
-        ConfigError: a file cannot be used; the text names the option.
+        ConfigError: a file cannot be used; the message names the option.
     """
     try:
         return settings.context()

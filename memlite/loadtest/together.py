@@ -1,4 +1,4 @@
-"""Starts several servers at the same time, and stops them likewise."""
+"""Start and stop several servers concurrently."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -16,18 +16,17 @@ Details = tuple[type[BaseException], BaseException, TracebackType | None] | tupl
 def together(
     contexts: Sequence[contextlib.AbstractContextManager[T]],
 ) -> Iterator[list[T]]:
-    """Enter contexts at the same time, each in a thread of its own, and leave them likewise.
+    """Enter contexts concurrently, each in its own thread, and leave them the same way.
 
     Args:
-        contexts: those of servers that do not depend on each other.
+        contexts: contexts of servers that do not depend on each other.
 
     Yields:
-        What each context gave, in the same order.
+        The result of entering each context, in the same order.
 
     Raises:
-        Exception: that of the first context that could not be entered, once the others that could
-            have been left again; or, if nothing went wrong before, that of the first that could not
-            be left.
+        Exception: raised by the first context that failed to enter, after the contexts that were
+            entered have been left; or, without an earlier error, by the first that failed to exit.
     """
     details: Details = (None, None, None)
     with ThreadPoolExecutor(max(1, len(contexts))) as threads:
@@ -38,7 +37,7 @@ def together(
             details = type(error), error, error.__traceback__
             raise
         finally:
-            # The user may have interrupted it: what starts meanwhile is to be stopped as well.
+            # On an interrupt, servers that are still starting must be stopped as well.
             wait(entering)
             entered = [
                 context
@@ -47,7 +46,7 @@ def together(
             ]
             leaving = [threads.submit(one.__exit__, *details) for one in entered]
             wait(leaving)
-            # What went wrong before says more than what could then not be left.
+            # An earlier error matters more than errors on exit.
             if details[1] is None:
                 for one in leaving:
                     one.result()

@@ -32,7 +32,7 @@ def size(size: float) -> str:
     """Return a size like ``45.2 MB``; a kB is 1,000 bytes.
 
     Args:
-        size: in bytes.
+        size: the size in bytes.
     """
     return _scaled(size, _SIZES)
 
@@ -41,7 +41,7 @@ def percent(share: float) -> str:
     """Return a share like ``12.5%``.
 
     Args:
-        share: 1.0 is 100%.
+        share: the share; 1.0 is 100%.
     """
     return f"{_plain(_rounded(share * 100))}%"
 
@@ -50,7 +50,7 @@ def money(amount: float, currency: str) -> str:
     """Return an amount like ``0.82 USD``; amounts below 1 have two significant digits.
 
     Args:
-        amount: in whole units of the currency.
+        amount: the amount in whole units of the currency.
         currency: the currency's code.
     """
     text = f"{amount:,.2f}" if amount >= 1 else _plain(_rounded(amount, 2))

@@ -1,4 +1,4 @@
-"""What a measurement used of the machine: its own processes, and everything else."""
+"""Resources used during a measurement, by its own processes and by everything else."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from memlite.loadtest.results import MachineUse, ServerUse
 
 __all__ = ["Counted", "Counters", "Elsewhere", "MachineTimes", "Reading", "RemoteProcess"]
 
-# Processor times have a resolution of 10 ms for each process. In a shorter measurement, shares of
-# the machine would be mostly rounding.
+# Processor times have a resolution of 10 ms per process. In a shorter measurement, shares of the
+# machine would be mostly rounding errors.
 _SHORTEST: float = 0.5
 
 
@@ -21,9 +21,9 @@ class MachineTimes:
     """A machine's processor time so far, in seconds over all cores.
 
     Attributes:
-        total: that of all kinds.
-        busy: what programs used.
-        steal: what the hypervisor took.
+        total: time of all kinds.
+        busy: time used by programs.
+        steal: time taken by the hypervisor.
     """
 
     total: float
@@ -32,9 +32,9 @@ class MachineTimes:
 
     @classmethod
     def read(cls) -> Self:
-        """Read those of this machine."""
+        """Read the times of this machine."""
         times = psutil.cpu_times()._asdict()
-        # Linux counts the time of guests in `user` and `nice` too.
+        # Linux also counts guest time in `user` and `nice`.
         total = sum(seconds for name, seconds in times.items() if not name.startswith("guest"))
         # Interrupts, such as those of the measured traffic, belong to no process.
         busy = times["user"] + times.get("nice", 0.0) + times["system"]
@@ -43,11 +43,11 @@ class MachineTimes:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What a process has used so far.
+    """Resources that a process has used so far.
 
     Attributes:
-        seconds: processor time.
-        memory: in bytes.
+        seconds: processor time, in seconds.
+        memory: resident memory, in bytes.
         threads: the processor time of each thread, in seconds.
     """
 
@@ -57,7 +57,7 @@ class Counters:
 
     @classmethod
     def read(cls, process: psutil.Process) -> Self | None:
-        """Read those of a process of this machine; None if it has ended."""
+        """Read the counters of a process on this machine; None if it has ended."""
         try:
             with process.oneshot():
                 return cls(
@@ -70,23 +70,23 @@ class Counters:
 
 
 class Elsewhere(Protocol):
-    """Another machine, which can be asked what its processes have used."""
+    """Another machine that reports the resources used by its processes."""
 
     def counters(self, pids: Sequence[int]) -> tuple[MachineTimes, Mapping[int, Counters]]:
-        """Return the machine's times, and the counters of those processes that run.
+        """Return the machine's times, and the counters of the given processes that still run.
 
         Raises:
-            StartError: it does not answer.
+            StartError: the machine does not answer.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteProcess:
-    """A process of another machine.
+    """A process on another machine.
 
     Attributes:
-        machine: that machine.
-        pid: its number there.
+        machine: the machine.
+        pid: process ID on that machine.
     """
 
     machine: Elsewhere
@@ -94,13 +94,13 @@ class RemoteProcess:
 
 
 Counted: TypeAlias = psutil.Process | RemoteProcess
-"""A process whose use of processors can be read."""
+"""A process whose CPU use can be read."""
 
 
 def _use(
     before: Sequence[Counters | None], after: Sequence[Counters | None], seconds: float
 ) -> ServerUse | None:
-    """Return what processes used; None if there are none, or one has ended."""
+    """Return the resources that processes used; None if there are none, or one has ended."""
     pairs = [
         (one, other)
         for one, other in zip(before, after, strict=True)
@@ -127,7 +127,7 @@ def _use(
 
 @dataclass(frozen=True, slots=True)
 class _OfMachine:
-    """The times of a machine, and the part of them that takes part in the measurement."""
+    """The times of a machine, and the processor time used by the measurement itself."""
 
     times: MachineTimes
     own: float
@@ -142,12 +142,12 @@ class _OfMachine:
 
 
 class Reading:
-    """Counters at one moment; the use between two moments is what they differ by.
+    """Counters at one moment; the use between two moments is the difference of their readings.
 
     Args:
-        server: the processes of a server that the load tester can read.
-        others: the other processes of this machine that take part in the measurement.
-        named: those of the server's processes whose use is wanted for each, by name.
+        server: processes of the server whose counters can be read.
+        others: other processes on this machine that take part in the measurement.
+        named: processes of the server whose use is reported individually, by name.
 
     Raises:
         StartError: another machine does not answer.
@@ -171,7 +171,7 @@ class Reading:
         self._machines.insert(0, _OfMachine(times, own))
 
     def server_use(self, before: Self, seconds: float) -> ServerUse | None:
-        """Return what the server used since an earlier reading; None if that is unknown.
+        """Return the resources that the server used since an earlier reading; None if unknown.
 
         Args:
             before: the earlier reading.
@@ -180,7 +180,7 @@ class Reading:
         return _use(before._server, self._server, seconds)
 
     def uses(self, before: Self, seconds: float) -> dict[str, ServerUse]:
-        """Return what each of the named processes used, as far as that is known.
+        """Return the resources that each named process used since an earlier reading, if known.
 
         Args:
             before: the earlier reading.
@@ -193,9 +193,9 @@ class Reading:
         return {name: use for name, use in found.items() if use is not None}
 
     def machine_use(self, before: Self, seconds: float) -> MachineUse | None:
-        """Return what others used since an earlier reading; None if that is unknown.
+        """Return the other load since an earlier reading; None if unknown.
 
-        Of several machines, it is the one of which others used most.
+        With several machines, return that of the machine with the most other load.
 
         Args:
             before: the earlier reading.
@@ -214,7 +214,7 @@ class Reading:
 def _elsewhere(
     processes: Iterable[Counted],
 ) -> tuple[dict[Counted, Counters | None], list[_OfMachine]]:
-    """Ask each other machine once, for all of its processes."""
+    """Query each other machine once, for all of its processes."""
     asked: dict[Elsewhere, dict[int, RemoteProcess]] = {}
     for one in processes:
         if isinstance(one, RemoteProcess):

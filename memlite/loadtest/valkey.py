@@ -1,4 +1,4 @@
-"""The Valkey or Redis of this machine, started below memlite for a measurement."""
+"""A Valkey or Redis on this machine, started as memlite's store for a measurement."""
 
 import contextlib
 import shutil
@@ -23,9 +23,9 @@ class ValkeyServer:
     """A running server.
 
     Attributes:
-        pid: its process.
-        url: for ``--backend``.
-        version: what it says of its version, such as ``Redis server v=7.0.15``.
+        pid: its process ID.
+        url: its URL, for ``--backend``.
+        version: its reported version, such as ``Redis server v=7.0.15``.
     """
 
     pid: int
@@ -34,10 +34,10 @@ class ValkeyServer:
 
 
 def program() -> str:
-    """Return the path of the server.
+    """Return the path of the server program.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: neither Valkey nor Redis is installed.
     """
     for name in _PROGRAMS:
         if path := shutil.which(name):
@@ -50,14 +50,14 @@ def program() -> str:
 
 @contextlib.contextmanager
 def valkey_server(folder: Path) -> Iterator[ValkeyServer]:
-    """Run a server on loopback, which keeps nothing on disk, and stop it on exit.
+    """Run a server on loopback without persistence, and stop it on exit.
 
     Args:
         folder: its working directory, where it writes a log.
 
     Raises:
-        ConfigError: there is none.
-        StartError: it does not start.
+        ConfigError: neither Valkey nor Redis is installed.
+        StartError: the server does not start.
     """
     path = program()
     folder = folder.resolve()
@@ -65,7 +65,7 @@ def valkey_server(folder: Path) -> Iterator[ValkeyServer]:
     port = _free_port()
     command = [path, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)]
     command += ["--save", "", "--appendonly", "no", "--logfile", str(log)]
-    # A session of its own shields it from Ctrl-C: it must outlive the clients.
+    # Its own session shields it from Ctrl-C: it must outlive the clients.
     server = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - as found
     try:
         _await(server, port, log)

@@ -74,7 +74,7 @@ class ValueSource:
         Args:
             number: the key's number.
             sequence: the write's number, which makes every write different.
-            size: in bytes.
+            size: the value's size in bytes.
         """
         if size < _MIN_HEADER_SIZE:
             # The offset depends on the size; otherwise a truncated value would look valid.
@@ -138,7 +138,7 @@ def read_sizes(path: str) -> list[int]:
     """Read a file of sizes in bytes, one on each line; blank lines are skipped.
 
     Raises:
-        ConfigError: the file cannot be read, holds no size, or holds something else.
+        ConfigError: the file cannot be read, contains no sizes, or is malformed.
     """
     sizes = []
     try:

@@ -24,7 +24,7 @@ _REASONS = {
 
 
 def findings(results: Results) -> list[str]:
-    """Return what was found as sentences, the most important first.
+    """Return the findings as sentences, the most important first.
 
     Args:
         results: the results of one run, or of several combined.
@@ -46,7 +46,7 @@ def findings(results: Results) -> list[str]:
 
 
 def warnings(results: Results) -> list[str]:
-    """Return what to bear in mind about the findings, as sentences, besides `generator_warnings`.
+    """Return caveats about the findings as sentences, besides those of `generator_warnings`.
 
     Args:
         results: see `findings`.
@@ -162,7 +162,7 @@ def _knees(results: Results) -> Iterator[str]:
 
 
 def _doubt_about_knee(results: Results, knee: Knee) -> str:
-    """Return what qualifies the reason for which a search ended; empty if nothing does."""
+    """Return a doubt about the reason for which a search ended; empty if there is none."""
     if knee.reason not in ("throughput", "slo", "start"):
         return ""
     higher = [
@@ -231,7 +231,7 @@ def _concurrent(results: Results) -> Iterator[str]:
 
 
 def _bursts(results: Results) -> Iterator[str]:
-    """Summarise the bursts measured beside a steady workload."""
+    """Summarise the bursts measured alongside a steady workload."""
     groups = selection.by_target(results, selection.with_main_value_size(results.bursts))
     points = selection.at_common_load(groups)
     if points:
@@ -297,7 +297,7 @@ def _machine_warning(results: Results) -> Iterator[str]:
 
 
 def generator_warnings(results: Results) -> Iterator[str]:
-    """Yield where the load generator was the bottleneck: what is to be known before any figure.
+    """Yield where the load generator was the bottleneck, which readers must know before any figure.
 
     Args:
         results: see `findings`.

@@ -67,7 +67,7 @@ class _Worker:
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         loop.add_reader(self._pipe.fileno(), self._receive)
-        # uvloop makes it non-blocking, and then a recording that fills the pipe cannot be sent.
+        # uvloop makes the pipe non-blocking, but then a recording that fills it cannot be sent.
         os.set_blocking(self._pipe.fileno(), True)
         while True:
             task = await self._messages.get()
@@ -120,7 +120,7 @@ class _Measurement:
         return await self._steady()
 
     async def _go(self) -> bool:
-        """Report readiness and wait for the command; return whether it is to go."""
+        """Report readiness and wait for a command; return whether it is ``go``."""
         # Otherwise a garbage collection over all imported objects would pause the clients, and the
         # server would appear slow.
         gc.unfreeze()
@@ -199,7 +199,7 @@ class _Measurement:
         return process_time()
 
     def _end(self, cpu: float) -> Recording:
-        # To wait for the next arrival is no work, although it occupies the processor.
+        # Waiting for the next arrival does not count as work, although it occupies the processor.
         used = process_time() - cpu - self._recorder.spun / 1e9
         self._pipe.send(MeasurementEnded())
         recording = self._recorder.end()

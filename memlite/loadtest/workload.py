@@ -30,9 +30,9 @@ OPERATIONS = (
 )
 """The operations a mix may contain.
 
-Besides the protocol's commands there are YCSB's operations: ``insert`` sets a new key, ``scan``
-gets up to 100 consecutive keys, and ``rmw`` gets a key and then sets it. A ``cas`` first fetches
-the key's unique value with ``gets``.
+Besides the protocol's commands, these include YCSB's operations: ``insert`` sets a new key,
+``scan`` gets up to 100 consecutive keys, and ``rmw`` gets a key and then sets it. A ``cas`` first
+fetches the key's unique value with ``gets``.
 """
 
 
@@ -84,7 +84,7 @@ class Load:
     """How clients apply the load.
 
     Attributes:
-        pipeline: the most requests a connection may have in flight.
+        pipeline: maximum number of requests in flight on a connection.
         multiget: keys per get, 1 to 100; each key counts as an operation.
         noreply: whether writes are sent with ``noreply``.
         rate: for an open loop, operations per second over all clients; 0 for a closed loop.
@@ -115,8 +115,8 @@ class Workload:
     Attributes:
         name: the name of the preset or file.
         description: one line of text.
-        kind: ``steady``: clients stay connected and run the mix; ``concurrent``: new clients arrive
-            all at once, and each connects, sets its own key, gets it and disconnects.
+        kind: ``steady``: clients stay connected and run the mix; ``concurrent``: new clients all
+            arrive at once, and each connects, sets its own key, gets it and disconnects.
         mix: relative weights of `OPERATIONS`.
         keys: the keyspace.
         values: the distribution of value sizes.

@@ -42,7 +42,7 @@ _MAX_ZIPFIAN_KEYS = 10_000_000
 _MAX_SECONDS = 365 * 24 * 3600.0
 
 
-# Checks of single settings; each raises ValueError with the rest of "[table] setting …".
+# Checks of single settings. Each raises ValueError with the text that follows "[table] setting".
 
 _Check = Callable[[Any], None]
 
@@ -341,7 +341,7 @@ def digests(workload: Workload) -> dict[str, str]:
     """Return the SHA-256 of each file that a workload reads, by its path.
 
     Raises:
-        ConfigError: one cannot be read.
+        ConfigError: a file cannot be read.
     """
     found = {}
     for path in filter(None, (workload.trace, workload.values.file)):

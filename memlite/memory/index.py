@@ -99,7 +99,7 @@ class Index:
         return list(self._dicts[part])
 
     def get_all(self, lines: list[bytes]) -> Iterable[Item | None]:
-        """Return what `get` returns, for each line."""
+        """Return the result of `get` for each line."""
         if self.single:
             return map(self.get, lines)
         finds = self._finds

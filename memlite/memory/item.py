@@ -50,7 +50,7 @@ FRESH_BITS: Final = FREQUENCY | MAIN
 # Counting seconds from here keeps states within one digit of a Python int for a year. With more
 # digits, & takes twice as long.
 EPOCH: Final = int(time.time())
-"""Unix second from which states count."""
+"""Unix second from which states count seconds."""
 
 # `shared` keeps this many states, about a hundred seconds' worth.
 _MAX_SHARED: Final = 4096
@@ -113,8 +113,8 @@ def extended(wire: bytes, before: bytes, after: bytes) -> bytes:
 
     Args:
         wire: the present reply.
-        before: what comes before the value.
-        after: what comes after it.
+        before: the bytes to add before the value.
+        after: the bytes to add after it.
     """
     begin = wire.index(b"\n") + 1
     head = wire[: wire.rindex(b" ", 0, begin) + 1]
@@ -143,7 +143,7 @@ def since_epoch(second: int) -> int:
 
 def nameable(key: bytes) -> bool:
     """Return whether the text protocol can express `key`; others need base64 or binary requests."""
-    # Numbers: looking for bytes among bytes takes ten times as long.
+    # Integers: searching bytes for bytes takes ten times as long.
     return not (_SPACE in key or _LF in key)
 
 
@@ -163,7 +163,7 @@ def _view(wire: bytes, begin: int, after: int) -> memoryview:
     return memoryview(wire)[begin:-after]
 
 
-# An item never refers back to what refers to it; compiled, it needs no garbage collector support.
+# Items are never part of a reference cycle; compiled, they need no garbage collector support.
 @mypyc_attr(acyclic=True, allow_interpreted_subclasses=True)
 class Item:
     r"""A stored value with its flags, and when and how often it was used.
@@ -182,7 +182,7 @@ class Item:
     __slots__ = ("state", "wire")
 
     object_size: ClassVar[int] = 48
-    """Bytes of the object itself, without what it refers to."""
+    """Bytes of the object itself, without the objects it refers to."""
 
     def __init__(self, wire: bytes, state: int) -> None:
         self.wire = wire

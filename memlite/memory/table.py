@@ -75,11 +75,11 @@ class ItemTable:
     Attributes:
         on_evict: as above.
         limit: as above; lower it with `shrink`.
-        excess: returns the bytes of memory that are used beyond the limit nonetheless, because of
-            fragmentation. Items get that much less.
+        excess: returns the bytes of memory used beyond the limit because of fragmentation. Items
+            get that much less.
         used: bytes of the items, without the index and the policy.
-        flushed: the items that the last flush removed and that are not freed yet; None for none.
-        get_by_line: returns the item that a request line asks for, or None if there is none or the
+        flushed: the items removed by the last flush and not yet freed; None for none.
+        get_by_line: returns the item that a request line requests, or None if there is none or the
             line is another command; counts as a use, like `find`.
     """
 
@@ -105,11 +105,11 @@ class ItemTable:
         self._make_policy = policy
         # Flushed items: absent for clients, and freed a few at a time.
         self.flushed: Index | None = None
-        self._set_aside: Index | None = None  # the last items that were, until they are discarded
+        self._set_aside: Index | None = None  # the items set aside last, until they are discarded
         self._garbage: list[tuple[Index, Policy]] = []
         self._states: dict[int, int] = {}
         self._few = FEW
-        self._moved = 0  # items since it was measured
+        self._moved = 0  # items moved since the last measurement
         self._flush_due: Callable[[], bool] | None = None
         self._begin()
 
@@ -145,11 +145,11 @@ class ItemTable:
 
     @property
     def over(self) -> bool:
-        """Whether items take more memory than is left for them; `reclaim` and stores fix that."""
+        """Whether items exceed the memory left for them; `reclaim` and stores correct that."""
         return self._evict and self.used > max(self._room, 0)
 
     def __bool__(self) -> bool:
-        """Return True, also for an empty table (``table or …``)."""
+        """Return True, even for an empty table (``table or …``)."""
         return True
 
     @property
@@ -182,7 +182,7 @@ class ItemTable:
         return self._policy.find_all(lines)
 
     def put(self, key: bytes, item: Item) -> None:
-        """Store `item` under a key that is absent, evicting what it displaces.
+        """Store `item` under an absent key, evicting the items that it displaces.
 
         Raises:
             OutOfMemoryError: it does not fit and nothing may be evicted.
@@ -213,7 +213,7 @@ class ItemTable:
         state: int,
         meta_flags: MetaFlags | None,
     ) -> Item:
-        """Give a stored item a new value and no version, evicting what it displaces.
+        """Give a stored item a new value and no version, evicting the items that it displaces.
 
         Returns:
             The item that is stored now: the same object or another.
@@ -231,7 +231,7 @@ class ItemTable:
         return self.replace(key, item, Item(wire, state))
 
     def rewrite(self, item: Item, wire: bytes, state: int) -> bool:
-        """Give a stored item a new value, and leave everything else as it is, if there is room.
+        """Give a stored item a new value and leave the rest unchanged, if there is room.
 
         Returns:
             Whether that was done.
@@ -246,10 +246,10 @@ class ItemTable:
         return True
 
     def replace(self, key: bytes, old: Item, new: Item) -> Item:
-        """Store `new` in the place of a stored item, evicting what it displaces.
+        """Replace a stored item with `new`, evicting the items that it displaces.
 
         Returns:
-            `new`, whose state now tells the queue it is in.
+            `new`, with the queue that it is in noted in its state.
 
         Raises:
             OutOfMemoryError: it does not fit and nothing may be evicted; `old` is still stored.
@@ -290,7 +290,7 @@ class ItemTable:
         *,
         drop_version: bool = False,
     ) -> Item:
-        """Give a stored item another expiry and other meta flags, and leave its value.
+        """Change the expiry and meta flags of a stored item, but not its value.
 
         Args:
             key: the key of the item.
@@ -316,7 +316,7 @@ class ItemTable:
 
     def set_version(self, item: Item, version: int) -> Item:
         """Assign a version to a stored item; return the item that is stored now."""
-        # A full item may not know its key, but what is added to it is the same.
+        # A full item may not know its key, but that does not affect the added bytes.
         line = line_of(item.key)
         before = weigh(line, item)
         item = self._full(line, item)
@@ -398,12 +398,12 @@ class ItemTable:
         return self.delete(key)
 
     def flush(self) -> None:
-        """Make every item absent at once; `reclaim` frees them."""
+        """Invalidate every item at once; `reclaim` frees them."""
         self._flush_due = None
         self.discard(self.set_aside())
 
     def flush_when(self, due: Callable[[], bool] | None) -> None:
-        """Flush in time: ask `due` before each lookup, until it returns True; None to stop."""
+        """Call `due` before each lookup, and flush when it returns True; None to stop that."""
         self._flush_due = due
         self._bind()
 
@@ -416,7 +416,7 @@ class ItemTable:
         return self._policy.find(line)
 
     def set_aside(self) -> Contents:
-        """Make every item absent at once; return them all, for `put_back` or `discard`."""
+        """Remove every item at once; return them all, for `put_back` or `discard`."""
         contents = (self._items, self._policy, self.used)
         self.flushed = None
         self._set_aside = self._items
@@ -424,14 +424,14 @@ class ItemTable:
         return contents
 
     def put_back(self, contents: Contents) -> None:
-        """Replace all items by those that were set aside."""
+        """Replace all items with those that were set aside."""
         self._items, self._policy, self.used = contents
         self._set_aside = None
         self._bind()
         self.measure()
 
     def discard(self, contents: Contents) -> None:
-        """Have items that were set aside freed by `reclaim`."""
+        """Leave items that were set aside to `reclaim` to free."""
         items, policy, _ = contents
         was_last = self._set_aside is items
         if was_last:
@@ -509,7 +509,7 @@ class ItemTable:
         return False
 
     def _copy(self, line: bytes, item: Item) -> bytes:
-        """Replace an item and what it refers to by copies; return the new line."""
+        """Replace an item and the objects it refers to with copies; return the new line."""
         self._items.pop(line)
         line = b"%b" % line
         wire = item.wire
@@ -546,7 +546,7 @@ class ItemTable:
         return [line[4:-2] for line in self._lines()]  # `key_of` inlined, in half the time
 
     def key_batches(self) -> Iterator[list[bytes]]:
-        """Yield the same in batches of a few hundred; other items may be stored meanwhile."""
+        """Yield these keys in batches of a few hundred; other items may be stored meanwhile."""
         keys = self.list_keys()
         # Taken from the end, so that the list shrinks as it is used: freeing a million keys in one
         # go would take too long.

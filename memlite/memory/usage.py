@@ -19,7 +19,7 @@ _STATES: Final = range(1 << STATE_BITS)
 
 
 class Usage:
-    """The next state of an item that is used now, by the flags in its present state.
+    """The next state of an item used now, by the flags in its present state.
 
     An item of state ``s`` that is read gets state ``read[s & MASK]``. The tables are updated in
     place once a second, so that a hit costs one list lookup and does not read the clock.

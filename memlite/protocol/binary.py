@@ -110,7 +110,7 @@ class BinaryParser:
         keep_requests: whether to set `request`, for handlers that forward commands.
 
     Attributes:
-        request: the packet that the handler is being called for, without a value that is refused.
+        request: the packet that the handler is being called for, excluding a refused value.
         in_value: whether a storage command is waiting for the rest of its value.
     """
 
@@ -136,7 +136,7 @@ class BinaryParser:
         self.request = b""
         self._commands_per_turn = range(limits.commands_per_read)
         self._key_length = limits.key_length
-        # A value of up to this many bytes fits whatever its key and flags.
+        # A value of up to this many bytes fits regardless of its key and flags.
         self._safe_size = limits.item_size - item_total(limits.key_length, 1, 0)
         self._unfinished = False  # whether any of the following is non-empty
         # Input left over when a turn ended starts at this position.
@@ -163,10 +163,10 @@ class BinaryParser:
         return self._unfinished
 
     def take_back(self, data: bytes) -> bytes:
-        """Forget an incomplete packet that `data` completes, and return both; empty if none is.
+        """Forget an incomplete packet that `data` completes, and return both; else return nothing.
 
-        Of a refused value, the return has nothing. A packet that arrives a few bytes at a time and
-        a long value are left to `receive`.
+        A refused value is not included. A packet that arrives a few bytes at a time and a long
+        value are left to `receive`.
         """
         if self._head:
             if len(data) < HEADER or _is_partial(self._head + data, 0):
@@ -187,7 +187,7 @@ class BinaryParser:
         return whole
 
     def begins_command(self, data: bytes, position: int) -> bool:
-        """Return whether there is enough at `position` to go on there in the next turn."""
+        """Return whether there is enough input at `position` to continue in the next turn."""
         return not _is_partial(data, position)
 
     def receive(self, data: bytes, handler: Handler, served: int = 0) -> bool:

@@ -28,7 +28,7 @@ Arguments: TypeAlias = tuple[Any, ...]
 
 
 class Access(enum.Enum):
-    """What a command must read before it runs, and whether it may write.
+    """The data a command must read before it runs, and whether it may write.
 
     Attributes:
         reads: whether anything must be read.
@@ -77,8 +77,8 @@ def request_key(arguments: Arguments) -> Sequence[bytes]:
     return (arguments[0].key,)
 
 
-# These are not functions of Python, because one is called for each command. A slice of the
-# arguments is a tuple.
+# These are not Python functions, because one is called for each command. A slice of the arguments
+# is a tuple.
 first_key: Final[Callable[[Arguments], Sequence[bytes]]] = itemgetter(slice(0, 1))
 """Returns the key that is the first argument."""
 second_key: Final[Callable[[Arguments], Sequence[bytes]]] = itemgetter(slice(1, 2))
@@ -103,7 +103,7 @@ class Command:
 
     Attributes:
         fixed_access: what it must read before it runs; None if that depends on the arguments.
-        name: as above, and likewise the others.
+        name: as above; so are the other attributes.
     """
 
     __slots__ = ("_access_for", "fixed_access", "keys", "latency", "name", "noreply", "syntax")

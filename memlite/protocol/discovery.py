@@ -1,4 +1,4 @@
-"""Auto discovery: replies that list a cluster's nodes, as those of Amazon ElastiCache."""
+"""Auto discovery: replies that list a cluster's nodes, as in Amazon ElastiCache."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -39,17 +39,17 @@ def config_reply(name: bytes, payload: bytes) -> bytes:
 
 
 def item_reply(payload: bytes, unique: int | None = None) -> bytes:
-    """Return the reply to a retrieval of `CLUSTER_KEY`; of ``gets``, with its cas unique."""
+    """Return the reply to a retrieval of `CLUSTER_KEY`; for ``gets``, with its cas unique."""
     last = b"" if unique is None else b" %d" % unique
     return b"VALUE %b 0 %d%b\r\n%b\r\nEND\r\n" % (CLUSTER_KEY, len(payload), last, payload)
 
 
 def old_form(reply: bytes, *, with_unique: bool = False) -> bytes:
-    """Return the reply to a retrieval of `CLUSTER_KEY` of a server that has no such item.
+    """Return the reply to a retrieval of `CLUSTER_KEY` from a server that has no such item.
 
     Args:
         reply: its reply to ``config get cluster``.
-        with_unique: whether a cas unique is shown, which is the version.
+        with_unique: whether to show a cas unique, which is the version.
     """
     if reply == replies.ERROR:
         return replies.END
@@ -64,8 +64,8 @@ def item_packet(request: BinaryRequest, key: bytes, reply: bytes) -> bytes:
 
     Args:
         request: the packet.
-        key: the key that is shown.
-        reply: as of `old_form`.
+        key: the key to show.
+        reply: as for `old_form`.
     """
     if reply == replies.ERROR:
         return b""
@@ -84,7 +84,7 @@ def _version(payload: bytes) -> int:
 
 
 def config_packet(request: BinaryRequest, reply: bytes) -> bytes:
-    """Return the reply to a packet with `CONFIG_GET`, whose key says what is asked for.
+    """Return the reply to a packet with `CONFIG_GET`, whose key names the requested setting.
 
     Args:
         request: the packet.

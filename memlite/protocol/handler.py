@@ -10,7 +10,7 @@ __all__ = ["NO_SHORTCUTS", "SEVERAL_GETS", "Handler", "Shortcuts"]
 Shortcuts: TypeAlias = dict[Any, Callable[..., Any]]
 """Functions for commands in their usual form; see `Handler`."""
 NO_SHORTCUTS: Final[Shortcuts] = {}
-SEVERAL_GETS: Final = b"get "  # which is no first word
+SEVERAL_GETS: Final = b"get "  # not a possible first word, because of the space
 
 
 class Handler(Protocol):
@@ -22,15 +22,15 @@ class Handler(Protocol):
 
     Attributes:
         shortcuts: functions that carry out a command in its usual form before it is parsed further;
-            empty if each command is observed, forwarded or answered later. Those of the text
-            protocol are found by the first word of the line, and called with the handler; the first
-            word, the second and the rest of the line; the input; and the position after the line.
-            They return the position of the next command, or 0 if
-            nothing was done. `SEVERAL_GETS` is called with the handler and lines that begin like
-            gets, with their endings; it returns how many it has answered before the first one that
-            `try_get` would not. Those of the binary protocol are found by the
-            opcode, and called with the handler and the packet's opcode, opaque, cas unique, extras,
-            key and value; they return whether anything was done.
+            empty if each command is observed, forwarded or answered later. Text protocol shortcuts
+            are found by the first word of the line, and called with the handler; the first word,
+            the second and the rest of the line; the input; and the position after the line. They
+            return the position of the next command, or 0 if nothing was done. `SEVERAL_GETS` is
+            called with the handler and lines that begin like gets, with their endings; it returns
+            how many it has answered before the first line that `try_get` would not answer. Binary
+            protocol shortcuts are found by the opcode, and called with the handler and the packet's
+            opcode, opaque, cas unique, extras, key and value; they return whether anything was
+            done.
     """
 
     @property

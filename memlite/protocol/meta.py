@@ -50,7 +50,7 @@ class MetaRequest:
         unique_asked: whether to return the cas unique (c).
         touch: the new exptime (T), None if not given.
         vivify: the exptime for an item created on a miss (N), None if not given.
-        made_with: the exptime such an item gets: that of N or T, whichever came last.
+        made_with: the exptime such an item gets: from N or T, whichever came last.
         recache: the remaining TTL in seconds below which one client wins the right to recache (R),
             None if not given.
         recache_first: whether R came before T.
@@ -64,7 +64,7 @@ class MetaRequest:
         empty: whether to remove the value but keep the item (x).
     """
 
-    # Defaults of the class, because most requests differ from them in one or two attributes.
+    # Class-level defaults, because most requests differ from them in only one or two attributes.
     binary = False
     quiet = False
     value = False
@@ -108,7 +108,7 @@ def decode_key(text: bytes) -> bytes | None:
     padding = digits.find(b"=")
     if padding < 0:
         return b64decode(digits) or None
-    # As in memcached, padding counts wherever it is in its group of four, which is the last.
+    # As in memcached, padding counts anywhere in its group of four, which is the last.
     start = padding & -4
     last = digits[start : start + 4]
     missing = last.count(b"=")
@@ -126,7 +126,8 @@ def parse_meta(
         words: the words of the line.
         first: the index of the first flag.
         key_length: the longest key allowed, in bytes.
-        wrong_flags: the reply to any error in the key or the flags; if empty, each has its own.
+        wrong_flags: the reply to any error in the key or the flags; if empty, each error has its
+            own reply.
 
     Raises:
         UnreadableError: the words are not flags.
@@ -134,7 +135,7 @@ def parse_meta(
     """
     key = words[1]
     if len(key) > key_length or len(words) > _MAX_WORDS:
-        # memcached reads the words before it looks at any, but no more of them.
+        # memcached reads up to this many words before it checks any of them.
         if not _are_flags(words[first:_MAX_WORDS]):
             raise UnreadableError
         error = replies.BAD_FORMAT if len(key) > key_length else _TOO_LONG
@@ -168,7 +169,7 @@ def _set_flags(request: MetaRequest) -> bytes:
         set_flag = _FLAGS.get(letter)
         if set_flag is None:
             return _UNKNOWN
-        # memcached reports the last error it finds, but has no words of its own for one in F.
+        # memcached reports the last error it finds, but has no message of its own for one in F.
         found = set_flag(request, word)
         error = (error or found) if letter == _CLIENT_FLAGS else (found or error)
         if letter == _OPAQUE and len(word) > _MAX_OPAQUE:

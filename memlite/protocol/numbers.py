@@ -12,7 +12,7 @@ __all__ = [
     "without_plus",
 ]
 
-_MAX_DIGITS: Final = 20  # of 2**64
+_MAX_DIGITS: Final = 20  # the digits of 2**64
 _LENGTHS_END: Final = 2**31 - 2  # with its line ending, a value's length has 31 bits
 
 # Numbers on the wire are mostly small: a dict lookup costs a quarter of a validated int().
@@ -55,7 +55,7 @@ def without_plus(token: bytes) -> bytes:
 
 
 def exptime_of(token: bytes) -> int | None:
-    """Return the exptime of a storage command, None if `token` is not a valid one."""
+    """Return the exptime of a storage command, None if `token` is not a valid exptime."""
     return signed(without_plus(token))
 
 

@@ -1,6 +1,6 @@
 """The binary protocol's packets: opcodes and statuses, requests as objects, replies as bytes.
 
-Source: "BinaryProtocolRevamped" on docs.memcached.org. Where that is silent, memcached 1.6's
+Source: "BinaryProtocolRevamped" on docs.memcached.org; where it is silent, memcached 1.6's
 behaviour.
 """
 
@@ -78,10 +78,10 @@ class Opcode(enum.IntEnum):
 
 
 QUIET: Final = frozenset(int(one) for one in Opcode if one.name.endswith("Q"))
-"""The opcodes of quiet commands: the get family does not answer a miss, others not a success."""
+"""The opcodes of quiet commands: the get family does not answer misses, the others successes."""
 
 WITH_KEY: Final = frozenset(map(int, (Opcode.GETK, Opcode.GETKQ, Opcode.GATK, Opcode.GATKQ)))
-"""The opcodes of retrievals whose replies have the key."""
+"""The opcodes of retrievals whose replies include the key."""
 
 DO_NOT_CREATE: Final = 0xFFFFFFFF
 """As the exptime of increment and decrement: an absent item is not created."""
@@ -123,7 +123,7 @@ class BinaryRequest:
     """A request packet.
 
     Attributes:
-        opcode: any byte; see `Opcode` for those that are commands.
+        opcode: any byte; see `Opcode` for the known commands.
         key: 0 to 250 arbitrary bytes.
         opaque: a number that the reply repeats.
         cas: the cas unique the item must have, 0 for any.
@@ -172,7 +172,7 @@ _FLAGS_SIZE: Final = 4
 # Magic, opcode, key length, extras length, status, total body length, opaque, cas unique.
 pack_reply = Struct(">BBHBxHIIQ").pack
 pack_hit = Struct(">BBHBxHIIQI").pack  # and the flags of an item
-# Without what is zero in these: a success that has no body, and one with a number.
+# These omit fields that are zero: a success without a body, and a success with a number.
 pack_success = Struct(">BB10xIQ").pack  # magic, opcode, opaque, cas unique
 pack_number = Struct(">BB6xIIQQ").pack  # with the length of the body before the opaque
 

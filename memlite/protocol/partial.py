@@ -25,7 +25,7 @@ class PartialStore(Pieces):
         line: the command's line, for `whole`.
 
     Attributes:
-        command: as above, and likewise the others.
+        command: as above; so are the other attributes.
     """
 
     __slots__ = ("after", "before", "command", "noreply")
@@ -87,7 +87,7 @@ class PartialSet(PartialStore):
     def reserve(self) -> memoryview:
         """Allocate the whole reply; return the part of it where the rest of the value belongs.
 
-        That rest then counts as received.
+        The rest then counts as received.
         """
         parts = (*self._begun, *self._blocks, *self._pieces)
         missing = self.missing_of_value

@@ -8,8 +8,8 @@ _PIECES_PER_BLOCK: Final = 1024
 # Blocks of this many bytes are returned to the system when they are freed. Pieces are not: they lie
 # in the heap, where anything that was allocated after them can keep all of them resident.
 _BLOCK: Final = 4 * 1024 * 1024
-# What comes before a value of at least this many bytes is not kept: joining it again would cost
-# more than what follows it saves.
+# The head of a value of at least this many bytes is not kept: joining them again would cost more
+# than it saves later.
 _LONG: Final = 64 * 1024
 
 
@@ -18,7 +18,7 @@ class Pieces:
 
     Args:
         size: the size of the value in bytes.
-        head: what comes before it, for `whole`.
+        head: the bytes before it, for `whole`.
 
     Attributes:
         missing: bytes still to arrive.
@@ -48,10 +48,10 @@ class Pieces:
             self._loose = 0
 
     def whole(self, data: bytes) -> bytes:
-        """Return everything from the head to the end of `data`, which comes next.
+        """Return everything from the head to the end of `data`, the next input.
 
         Returns:
-            Nothing if the head is not known, the value is long, or `data` does not complete it.
+            Nothing if the head is unknown, the value is long, or `data` does not complete it.
         """
         if not self._head or len(data) < self.missing:
             return b""

@@ -1,4 +1,4 @@
-"""What follows the key in the line of a storage command, in its usual form."""
+"""The words after the key in the line of a storage command, in their usual form."""
 
 from typing import Final, TypeAlias
 
@@ -11,11 +11,12 @@ r"""Bytes of the value, flags, exptime, the same flags and size as ``get`` sends
 (`` <flags> <bytes>\r\n``), and whether the client wants no reply."""
 
 MAX_FORMAT: Final = 200
-"""Bytes of a value up to which its reply is formatted, and beyond that joined, which over-allocates
-nothing; see `memlite.memory.item.wire_form`. Formatting takes two thirds of the time."""
+"""The largest value, in bytes, whose reply is formatted; for larger values it is joined, which does
+not over-allocate; see `memlite.memory.item.wire_form`. Formatting takes two thirds of the time."""
 
-# Clients store most values with few different numbers. One lookup costs less than taking the words
-# apart, parsing three numbers and joining them again: of a set of 20,000 instructions, 2,000.
+# Clients store most values with few different numbers. One lookup costs less than splitting the
+# words, parsing three numbers and joining them again: this saves 2,000 of a set's 20,000
+# instructions.
 _AT_MOST: Final = 8192
 # Longer ones, with leading zeros, are not remembered.
 _LONGEST: Final = 48
@@ -24,7 +25,7 @@ _SIZES_END: Final = 2**31 - 2  # with its line ending, a value's length has 31 b
 _DIGITS: Final = 10
 _known: Final[dict[bytes, Known]] = {}
 known_rest: Final = _known.get
-"""Return what `read_rest` returned for the same words; None if that was long ago, or never."""
+"""Return a past result of `read_rest` for the same words; None if there was none recently."""
 
 
 def _canonical(token: bytes, end: int) -> int | None:
@@ -39,10 +40,10 @@ def read_rest(words: bytes) -> Known | None:
     """Parse ``<flags> <exptime> <bytes> [noreply]``.
 
     Args:
-        words: what follows the key and a space.
+        words: the line after the key and a space.
 
     Returns:
-        None for any but the usual form: single spaces, flags and size without leading zeros.
+        None unless in the usual form: single spaces, flags and size without leading zeros.
     """
     parts = words.split(b" ")
     noreply = len(parts) == 4 and parts[3] == b"noreply"
@@ -54,7 +55,7 @@ def read_rest(words: bytes) -> Known | None:
         return None
     if len(_known) >= _AT_MOST:
         _known.clear()
-    # Such numbers have a single spelling: these bytes are part of the reply to a later get.
+    # Such numbers have a single form, so these bytes can be part of the reply to a later get.
     head = b" %b %b\r\n" % (parts[0], parts[2])
     _known[words] = found = (size, flags, exptime, head, noreply)
     return found

@@ -40,8 +40,8 @@ _FLAGS_END: Final = 2**32
 _UINT64_END: Final = 2**64
 # Values of at least this many bytes are large enough for an extra copy to matter.
 _LARGE_VALUE: Final = 64 * 1024
-# Bytes of the input that are split into gets at a time: enough for a turn of usual ones, and few
-# enough that to split them again in the next turn costs little.
+# Bytes of the input that are split into gets at a time: enough for a turn of usual gets, and few
+# enough that splitting them again in the next turn costs little.
 _GETS_AT_ONCE: Final = 4 * 1024
 _SHORTEST_LINE: Final = 4  # bytes, including the line ending
 _MODES_OF_MS: Final = b"\0SEAPR"
@@ -107,7 +107,7 @@ class TextParser:
         self._commands_per_turn = range(limits.commands_per_read)
         self._key_length = limits.key_length
         self._cas = limits.cas
-        # A value of up to this many bytes fits whatever its key and flags.
+        # A value of up to this many bytes fits regardless of its key and flags.
         self._safe_size = limits.item_size - item_total(limits.key_length, 1, 0)
         self.in_command = False  # whether any of the following is non-empty
         # Input left over when a turn ended starts at this position. Slicing it off instead would
@@ -135,7 +135,7 @@ class TextParser:
         return store.missing_of_value if isinstance(store, PartialSet) else 0
 
     def separate(self) -> "TextParser":
-        """Return a parser that has the incomplete input of this one, which has none from now on.
+        """Return a new parser that takes over the incomplete input of this one.
 
         Connections without incomplete input may share a parser.
         """
@@ -158,9 +158,9 @@ class TextParser:
         return store.reserve()
 
     def take_back(self, data: bytes) -> bytes:
-        """Forget an incomplete command that `data` completes, and return both; empty if none is.
+        """Forget an incomplete command that `data` completes, and return both; else return nothing.
 
-        Of a refused value, the return has nothing. A long value is left to `receive`.
+        A refused value is not included. A long value is left to `receive`.
         """
         if self._line:
             if b"\n" not in data:
@@ -181,7 +181,7 @@ class TextParser:
         return whole
 
     def begins_command(self, data: bytes, position: int) -> bool:
-        """Return whether there is enough at `position` to go on there in the next turn."""
+        """Return whether there is enough input at `position` to continue in the next turn."""
         return data.find(b"\n", position) >= 0
 
     def receive(self, data: bytes, handler: Handler, served: int = 0) -> bool:
@@ -234,7 +234,7 @@ class TextParser:
             # A get needs no parsing.
             if (
                 data[start] == _G
-                and data[start + 1] == _E  # there is a line feed at least
+                and data[start + 1] == _E  # in range: there is at least a line feed
                 and handler.try_get(data[start:position])
             ):
                 pass
@@ -286,10 +286,10 @@ class TextParser:
 
         Args:
             data: the input.
-            position: where the first one begins.
+            position: where the first command begins.
             newline: the end of its line.
-            at_most: commands to carry out.
-            handler: has the shortcuts.
+            at_most: the most commands to carry out.
+            handler: provides the shortcuts.
 
         Returns:
             How many commands were carried out, and the position of the next one.
@@ -327,9 +327,9 @@ class TextParser:
     def _single_small_set(self, data: bytes, handler: Handler) -> bool:
         """Carry out `data` if it is exactly one set of a small value, in canonical form.
 
-        Most reads that begin with a set are. This fast path splits off the line and its words in
-        two calls and saves 6,000 of the 28,000 instructions of a set. Anything else, errors
-        included, is left to the general path.
+        Most reads that begin with a set contain just that. This fast path splits off the line and
+        its words in two calls and saves 6,000 of the 28,000 instructions of a set. All other input,
+        errors included, is left to the general path.
 
         Returns:
             Whether it was carried out.
@@ -528,7 +528,7 @@ class TextParser:
         if size is None:
             size = length_of(words[4])
             if size is None:
-                # Nothing tells how long the value is, so it will be read as commands.
+                # The length of the value is unknown, so it will be read as commands.
                 raise _MalformedError(replies.BAD_FORMAT)
         noreply = count > 5 and words[-1] == b"noreply"
         key = words[1]
@@ -687,7 +687,7 @@ class TextParser:
         return position
 
     def _other(self, words: list[bytes], handler: Handler) -> None:
-        """Take a command that is not about keys; the handler knows the valid ones."""
+        """Take a command without keys; the handler knows the valid commands."""
         words = [word for word in words if word]
         if not words:
             handler.reject(replies.ERROR, False)

@@ -52,15 +52,15 @@ def _access_of_ms(arguments: Arguments) -> Access:
 GET: Final = Command("get", "get <key>*", "get", Access.CACHED, first_keys)
 SET: Final = Command("set", f"set {_STORE} [noreply]", "store", Access.BLIND, noreply=True)
 ADMIN: Final = Command("admin", "", "other", Access.ALONE, no_keys, noreply=True)
-"""Any command that is not about keys; the server has a table of them."""
+"""Any command without keys; the server has a table of them."""
 
 # Pseudo-commands, which only the parser produces.
 SET_FRAMED: Final = Command("set_framed", "", "store", Access.BLIND, noreply=True)
-"""A set whose value is already in the form in which get will send it."""
+"""A set whose value is already in the form that get will send."""
 TOO_LARGE: Final = Command("too_large", "", "other", Access.BLIND, second_key, noreply=True)
 """A storage command whose value exceeds the item size limit."""
 BAD_CHUNK: Final = Command("bad_chunk", "", "other", Access.BLIND, noreply=True)
-"""A storage command whose value does not end where its length says."""
+"""A storage command whose value does not match its declared length."""
 REJECT: Final = Command("reject", "", "other", Access.BLIND, no_keys, noreply=True)
 """A malformed command, answered with an error line."""
 
@@ -87,7 +87,7 @@ COMMANDS: Final = (
     Command("meta_noop", "mn", "other", Access.BLIND, no_keys),
     QUIT,
 )
-"""Every command about keys, and quit."""
+"""Every command with keys, mn and quit."""
 
 BY_WORD: Final = {command.syntax.partition(" ")[0].encode(): command for command in COMMANDS}
 """The commands by the first word of their line."""

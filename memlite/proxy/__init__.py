@@ -1,8 +1,8 @@
 """The proxy: forwards commands to the nodes that have their keys.
 
-It is another executor behind the server's connections: clients are served by
-`memlite.server.connections`, and requests are forwarded as the bytes that arrived. The usual ones
-are recognised (`recognizer`); all others are found by the server's parsers.
+It is another executor behind the server's connections: `memlite.server.connections` serves
+clients, and requests are forwarded as the bytes that arrived. `recognizer` recognises the usual
+requests; the server's parsers find all others.
 """
 
 __all__: list[str] = []

@@ -1,7 +1,8 @@
-/* The way of the usual requests through a proxy, and the framing of all: the counterpart of framing.py, single_requests.py, parts.py and others.
+/* The fast path of usual requests through a proxy, and the framing of all requests: the counterpart of framing.py,
+single_requests.py, parts.py and others.
 
-Each header does what the file of the same name in Python does, or the one that it names, which says more; tests compare both. It
-may use those that are included before it. */
+Each header is the counterpart of the Python file of the same name, or of the file that it names, which explains more; tests
+compare both. A header may use the headers included before it. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -31,7 +32,7 @@ may use those that are included before it. */
 #include "batch.h"
 #include "receiving.h"
 
-#define VERSION 7  /* of the functions: what was compiled for another is not used */
+#define VERSION 7  /* of the interface: a module compiled for another version is not used */
 
 static PyMethodDef methods[] = {
     {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, "The pieces of parts in order."},

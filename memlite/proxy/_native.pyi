@@ -26,7 +26,7 @@ __all__ = [
     "split_keys",
 ]
 
-VERSION: Final = 6
+VERSION: Final = 7
 
 _Owner = TypeVar("_Owner")
 

@@ -1,4 +1,4 @@
-"""Notes about nodes that miss changes. They are on the other nodes, so that every proxy sees them.
+"""Notes about nodes that miss changes, kept on the other nodes so that every proxy sees them.
 
 See docs/decisions/0054-who-misses-changes-is-noted-on-the-others.md.
 """
@@ -22,7 +22,7 @@ from memlite.proxy.notes import Note, adding, notes_of, removing, setting, word_
 __all__ = ["FRESH", "Absence", "Absences", "may_skip"]
 
 FRESH: Final = 1.0
-"""Seconds after it was sent in which changes may begin under a note."""
+"""Seconds after a note was sent in which changes may begin under it."""
 _SLACK: Final = 1.25  # for the time from one look at the notes to the next
 _NODES_A_READ: Final = 50
 _OUT: Final = "it has missed changes of another proxy"
@@ -59,11 +59,11 @@ class _Scheduler(Protocol):
 
 
 class _Holder:
-    """What is known of the notes on a node.
+    """A proxy's view of the notes on a node.
 
     Attributes:
-        notes: those that were seen last, by their keys.
-        asked: when that was asked for; 0 if it was not since the node was last down.
+        notes: the notes last seen, by their keys.
+        asked: when they were requested; 0 if not since the node was last down.
     """
 
     def __init__(self) -> None:
@@ -72,11 +72,11 @@ class _Holder:
 
 
 class Absence:
-    """What is known of the changes that a node misses.
+    """A proxy's view of the changes that a node misses.
 
-    There are two notes about a node. Those who cannot reach it write the first one, and nobody uses
-    the node while that note changes. Those who can, and wait for the others, write the second one.
-    With a single one, they would wait for each other.
+    There are two notes about a node. Proxies that cannot reach the node write the first, and no
+    proxy uses the node while that note changes. Proxies that can reach it, but wait for the others,
+    write the second. With a single note, they would wait for each other.
 
     Args:
         owner: knows the notes about all nodes.
@@ -85,7 +85,7 @@ class Absence:
     Attributes:
         node: as above.
         away: the key of the first note.
-        missed: the key of the second one.
+        missed: the key of the second note.
         skips: changes in progress that the node misses.
     """
 
@@ -95,23 +95,24 @@ class Absence:
         self.away, self.missed = b"memlite:absent:%b" % word, b"memlite:missed:%b" % word
         self.skips = 0
         self._owner = owner
-        self._done: dict[bytes, int] = {}  # numbers of notes that are over, by their writers
+        self._done: dict[bytes, int] = {}  # highest number of a note that is over, by writer
         self._sending = False
-        self._confirmed = -FRESH  # when the last note was sent that another node has
+        self._confirmed = -FRESH  # when the last note that another node has was sent
         self._used = -math.inf  # when a change was last made under a note
         self._waiting: list[Callable[[bytes], None]] = []
-        self._reached = -math.inf  # when it was last there, and had to wait
+        self._reached = -math.inf  # when the node was last reached, but had to wait
         self._settling: list[Note] = []
         self._others = -math.inf  # when another proxy's first note was last seen to have changed
 
-    # While it is away
+    # While the node is away
 
     def confirm(self, then: Callable[[bytes], None], *, reads: bool = False) -> None:
         """Make sure that there is a note before something is done in place of the node.
 
         Args:
-            then: is given nothing, or the ``SERVER_ERROR`` line if there is no note.
-            reads: whether it changes nothing: it needs no note, but overtakes nothing either.
+            then: called with empty bytes, or with the ``SERVER_ERROR`` line if there is no note.
+            reads: whether the request changes nothing; it then needs no note, but overtakes nothing
+                either.
         """
         if reads and self._waiting:
             self._waiting.append(lambda _error: then(b""))
@@ -127,9 +128,9 @@ class Absence:
             self._write()
 
     def keep(self) -> None:
-        """Write the note again that a flush of another proxy has removed before it has seen it.
+        """Rewrite the note if another proxy's flush removed it before that proxy had seen it.
 
-        Nobody else removes it that early.
+        Nothing else removes the note that early.
         """
         recent = self._owner.now() - self._used < self._owner.settled_after
         keys = (self.away, self.missed)
@@ -145,12 +146,12 @@ class Absence:
 
     @property
     def error(self) -> bytes:
-        """The ``SERVER_ERROR`` line without a note."""
+        """The ``SERVER_ERROR`` line for the lack of a note."""
         name = self.node.name.encode("ascii", "backslashreplace")
         return b"SERVER_ERROR node %b: down, and no other node has noted that in time\r\n" % name
 
     def _write(self) -> None:
-        """Write a note to all other nodes, unless that is being done."""
+        """Write a note to all other nodes, unless a write is in progress."""
         if self._sending:
             return
         owner, sent = self._owner, self._owner.now()
@@ -175,7 +176,7 @@ class Absence:
 
         look = b"gets %b %b\r\n" % (self.away, self.missed)
         for node in others:
-            owner.ask(node, look)  # for what is overwritten
+            owner.ask(node, look)  # for the notes to be overwritten
             node.send(setting(key, token), Answer(partial(written, node), reads=True))
 
     def _noted(self, sent: float) -> None:
@@ -185,7 +186,7 @@ class Absence:
         for then in waiting:
             then(error)
 
-    # When it comes back
+    # When the node comes back
 
     async def prepare(self, ask: Callable[[bytes], Awaitable[bytes]]) -> bool:
         """Find out whether changes were made without the node.
@@ -194,11 +195,11 @@ class Absence:
             ask: sends the node a request and returns the reply.
 
         Returns:
-            Whether the node must be emptied. `returned` must be called when that is done, or if it
-            need not be.
+            Whether the node must be emptied. Call `returned` once it has been, or if that is not
+            needed.
 
         Raises:
-            NodeLostError: it must not be used yet; or of `ask`.
+            NodeLostError: the node must not be used yet; or raised by `ask`.
         """
         owner = self._owner
         await owner.read(self.node, ask)
@@ -211,7 +212,7 @@ class Absence:
     def _refuse_if_skipped(self) -> None:
         owner = self._owner
         notes = owner.notes(self.node, (self.away,))
-        # One of this proxy may have replaced another's.
+        # A note of this proxy may have replaced another proxy's.
         if any(not self.is_over(note) for note in notes) and not owner.is_past(
             self._others, self.node
         ):
@@ -219,10 +220,10 @@ class Absence:
             raise NodeLostError(_OUT)
 
     def returned(self) -> None:
-        """Note that the node has nothing from before it was prepared, and is used.
+        """Note that the node holds nothing from before `prepare`, and is in use.
 
         Raises:
-            NodeLostError: it must not be used yet.
+            NodeLostError: the node must not be used yet.
         """
         self._refuse_if_skipped()
         self._reached = -math.inf
@@ -236,35 +237,35 @@ class Absence:
         self._owner.empty(self.node, request, receiver)
 
     def notes_there(self) -> bytes:
-        """Return what puts the notes on the node there once more; see `Absences.again`."""
+        """Return the requests that restore the notes on the node; see `Absences.again`."""
         return self._owner.again(self.node)
 
     @property
     def waits(self) -> bool:
-        """Whether the node is there, as far as is known, but must not be used yet."""
-        # It is asked every second.
+        """Whether the node is reachable, as far as is known, but must not be used yet."""
+        # The node is tried every second.
         return self._owner.now() - self._reached < 2 + self._owner.deadline
 
     def must_leave(self) -> bool:
-        """Return whether the node must not be used any more, before it is prepared again."""
+        """Return whether the node must not be used until it has been prepared again."""
         owner = self._owner
         return any(self._foreign(self.away)) or any(
             owner.settled(note, self.node) for note in self._foreign(self.missed)
         )
 
     def seen(self, key: bytes, note: Note) -> None:
-        """Take notice of a note about the node that was not there before."""
+        """Handle a new note about the node."""
         if key == self.away and not (self._owner.is_mine(note) or self.is_over(note)):
             self._others = self._owner.now()
 
     def is_over(self, note: Note) -> bool:
-        """Return whether nothing follows from a note about the node any more."""
+        """Return whether a note about the node no longer has any effect."""
         if self._owner.is_mine(note):
             return self.node.state == "up" and not (self.skips or self._waiting)
         return note.number <= self._done.get(note.writer, -1)
 
     def _foreign(self, *keys: bytes) -> Iterator[Note]:
-        """Return the notes of other proxies about the node that are not over."""
+        """Yield the notes of other proxies about the node that are not over."""
         owner = self._owner
         for note in owner.notes(self.node, keys):
             if not owner.is_mine(note) and not self.is_over(note):
@@ -272,17 +273,17 @@ class Absence:
 
 
 class Absences:
-    """The notes about all nodes, as a proxy knows them.
+    """The notes about all nodes, as known to a proxy.
 
     Args:
-        scheduler: runs what must not be done at once.
+        scheduler: defers calls that must not be made at once.
         deadline: seconds within which a node must answer.
         clock: returns seconds that never decrease.
 
     Attributes:
         deadline: as above.
         now: the clock.
-        nodes: the nodes, those of a gutter included.
+        nodes: the nodes, including those of a gutter.
     """
 
     def __init__(
@@ -305,7 +306,7 @@ class Absences:
         self._news: list[asyncio.Future[None]] = []
 
     def new_token(self) -> bytes:
-        """Return a value for a note that no other has."""
+        """Return a unique value for a note."""
         self._number += 1
         return b"%b-%d" % (self._writer, self._number)
 
@@ -325,11 +326,11 @@ class Absences:
         self._wake()
 
     def of(self, node: _Node) -> Absence:
-        """Return what is known of the changes that a node misses."""
+        """Return the `Absence` of a node."""
         return self._about[node]
 
     def tick(self) -> None:
-        """Do what is due; to be called every second."""
+        """Do periodic work; to be called every second."""
         self.look()
         for absence in self._about.values():
             absence.keep()
@@ -361,12 +362,12 @@ class Absences:
         Args:
             node: the node.
             request: a ``gets``.
-            asked: the time, if this is the end of what a node is asked for.
+            asked: the time, if this is the last request for all notes on a node; else 0.
         """
         node.send(request, Answer(partial(self._looked, node, request, asked), reads=True))
 
     def _requests(self) -> list[tuple[bool, bytes]]:
-        """Return requests for all notes, and whether each is the last one."""
+        """Return the requests for all notes, each preceded by whether it is the last."""
         about = list(self._about.values())
         parts = [about[at : at + _NODES_A_READ] for at in range(0, len(about), _NODES_A_READ)]
         return [(part is parts[-1], b"gets " + b" ".join(_keys(part)) + b"\r\n") for part in parts]
@@ -395,9 +396,9 @@ class Absences:
         self._wake()
 
     async def know_others(self, node: _Node) -> None:
-        """Return when the notes on all other nodes are known that are not down.
+        """Wait until the notes on all other nodes that are not down are known.
 
-        Those that do not answer in half a deadline are not waited for: requests may wait for this.
+        The wait takes at most half a deadline, as requests may be waiting for it.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.deadline / 2):
@@ -408,7 +409,7 @@ class Absences:
         looked: set[_Node] = set()
         while True:
             unknown = [one for one in self.nodes if one is not node and self._unknown(one, since)]
-            # One that was being connected may have become up meanwhile.
+            # A node that was connecting may be up by now.
             late = [one for one in unknown if one.state == "up" and one not in looked]
             looked.update(late)
             self._look_at(late)
@@ -429,11 +430,11 @@ class Absences:
                 one.set_result(None)
 
     def _take(self, node: _Node, request: bytes, asked: float, reply: bytes) -> None:
-        """Take a node's reply to the request for some notes."""
+        """Process a node's reply to a request for some notes."""
         holder = self._on[node]
         holder.asked = asked or holder.asked
         if not reply.endswith(END):
-            return  # an error says nothing of notes
+            return  # an error says nothing about notes
         seen = dict(notes_of(reply))
         if seen or holder.notes:
             now = self.now()
@@ -449,7 +450,7 @@ class Absences:
             self._act(node, key, note)
 
     def _act(self, holder: _Node, key: bytes, note: Note) -> None:
-        """Do what follows from a note."""
+        """Act on a note."""
         absence = self._by_key[key]
         if absence.is_over(note):
             if not holder.down:
@@ -458,12 +459,12 @@ class Absences:
             self._scheduler.call_soon(absence.node.take_out, _OUT)
 
     def wrote(self, node: _Node, key: bytes, token: bytes) -> None:
-        """Take notice of a note of this proxy that a node has, whose cas unique is not known."""
+        """Record a note of this proxy that a node has stored; its cas unique is not known."""
         if node in self._on and key in self._by_key:
             self._on[node].notes[key] = Note(token, 0)
 
     def notes(self, node: _Node, keys: Iterable[bytes]) -> Iterator[Note]:
-        """Return the notes of some keys that were seen on other nodes than one."""
+        """Yield the notes with some keys that were seen on nodes other than `node`."""
         for holder, known in self._on.items():
             if holder is not node:
                 for key in keys:
@@ -471,25 +472,25 @@ class Absences:
                         yield known.notes[key]
 
     def settled(self, note: Note, node: _Node) -> bool:
-        """Return whether no change under a note, nor under one before, is in progress any more.
+        """Return whether no change under a note, or under an earlier one, is still in progress.
 
         Args:
             note: the note.
-            node: what it is about.
+            node: the node that the note is about.
         """
         return self.is_past(self._first_seen.get(note.token, math.inf), node)
 
     def is_past(self, since: float, node: _Node) -> bool:
-        """Return whether no change under a note that was seen at a time is in progress any more."""
+        """Return whether no change under a note that was seen at `since` is still in progress."""
         asked = [self._on[one].asked for one in self.nodes if one is not node and not one.down]
         return min(asked, default=self.now()) >= since + self.settled_after
 
-    # What would remove notes
+    # Flushes, which would remove notes
 
     def again(self, node: _Node) -> bytes:
-        """Return what puts the notes on a node there once more, without a reply.
+        """Return the requests that restore the notes on a node; they have no replies.
 
-        It may have some that are known of another node only.
+        They may include notes that are known to be on another node only.
         """
         found: dict[bytes, Note] = {}
         for holder, known in self._on.items():
@@ -501,9 +502,9 @@ class Absences:
         return b"".join(adding(key, note.token) for key, note in found.items())
 
     def kept(self, nodes: Iterable[_Node]) -> Callable[[], None]:
-        """Return what puts the notes on nodes there once more when something has removed them.
+        """Return a function that restores the notes on nodes after something has removed them.
 
-        Until then they are not found there, so they are taken now.
+        The notes are collected now, as they cannot be found once they are removed.
         """
         notes = [(node, self.again(node)) for node in nodes]
 
@@ -515,27 +516,27 @@ class Absences:
         return restore
 
     def empty(self, node: _Node, request: bytes, receiver: _Receiver) -> None:
-        """Send a node ``flush_all``, and the notes that were there.
+        """Send a node ``flush_all``, and restore the notes on it.
 
         Args:
             node: the node.
             request: the command.
-            receiver: is given its reply.
+            receiver: receives the reply.
         """
         known = self.again(node)
-        for _, look in self._requests():  # another proxy may have written one that is not known yet
+        for _, look in self._requests():  # other proxies may have written notes meanwhile
             node.send(look, Answer(partial(self._found, node, look, known), reads=True))
         node.send(request + known, receiver)
 
     def _found(self, node: _Node, look: bytes, known: bytes, reply: bytes, failed: bool) -> None:
-        """Take the notes that were on a node just before it was emptied."""
+        """Process the notes that were on a node just before it was emptied."""
         self._looked(node, look, 0.0, reply, failed)
         again = self.again(node)
         if again and again != known and not failed:
             node.send(FENCE + again, Answer(_ignore, reads=True))
 
     def flushed(self, nodes: Iterable[_Node]) -> "list[_Flushed]":
-        """Return what to send ``flush_all`` to, for nodes that are to keep their notes."""
+        """Return the targets of a ``flush_all`` for nodes that are to keep their notes."""
         return [_Flushed(self, node) for node in nodes]
 
 

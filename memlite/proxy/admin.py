@@ -42,17 +42,17 @@ class ProxyAdmin:
         cluster: the nodes.
         counters: the counters of the connections.
         register: the open connections.
-        unread_replies: what is held for clients that do not read.
+        unread_replies: counts the replies held for clients that do not read them.
         clock: the clock.
         set_verbosity: sets the log level, 0 to 3.
         authenticates: whether clients must authenticate.
-        queue: what requests pass on their way; None if they go to the nodes at once.
+        queue: the queue that requests pass through; None if they go straight to the nodes.
         trace: the trace; None if there is none.
         slow: the slow log; None if there is none.
-        watchers: sends clients events.
+        watchers: sends events to clients.
 
     Attributes:
-        discovery: tells clients of the nodes.
+        discovery: tells clients about the nodes.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Replies that are passed to functions."""
+"""Receivers that pass replies to functions."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ class Answer:
     """Passes a node's reply, or its failure, to a function.
 
     Args:
-        took: is given the reply or the error line, and whether it is an error.
+        took: called with the reply or the error line, and whether it is an error.
         reads: whether the request changes nothing.
     """
 

@@ -1,15 +1,15 @@
-/* What a node was sent and has not answered, and whether a reply is one to that: expected.py. */
+/* The requests that a node has not answered yet, and the check whether a reply matches its request: expected.py. */
 
 static PyObject *expected;  /* the table there */
 
-/* Where the word at `at` ends, in a line that ends at `end`; spaces before it are skipped. */
+/* Returns the end of the word at `at`, in a line that ends at `end`; skips spaces before it. */
 static const char *next_word(const char **at, const char *end) {
     while (*at < end && **at == ' ') ++*at;
     const char *space = *at < end ? memchr(*at, ' ', end - *at) : NULL;
     return space ? space : end;
 }
 
-/* Whether [at, end) is a line of one of the errors. */
+/* Returns whether [at, end) is an error line. */
 static int is_error(const char *at, const char *end) {
     static const char *const errors[] = {"ERROR", "CLIENT_ERROR", "SERVER_ERROR"};
     const char *line = line_end(at, end), *space = line ? memchr(at, ' ', line - at) : NULL;
@@ -27,7 +27,8 @@ static int are_digits(const char *at, const char *end) {
     return at == end;
 }
 
-/* Whether [at, end) is items with so many words at least, of the keys in [keys, keys_end), in order, and `END` or an error. */
+/* Returns whether [at, end) is items with at least `least` words, for the keys in [keys, keys_end), in order, and `END` or an
+error. */
 static int are_items(const char *keys, const char *keys_end, const char *at, const char *end, int least) {
     while (end - at >= 6 && !memcmp(at, "VALUE ", 6)) {
         const char *line = line_end(at, end), *words[7] = {at};
@@ -52,9 +53,9 @@ static int are_items(const char *keys, const char *keys_end, const char *at, con
     return (end - at == END_SIZE && is_end(at, end)) || is_error(at, end);
 }
 
-/* Whether the words of a meta reply in [at, end) name the key and the opaque of a request, if they name any. */
+/* Returns whether the words of a meta reply in [at, end) name the key and the opaque of a request, if they name any. */
 static int is_of(const char *request, const char *request_end, const char *at, const char *end) {
-    int encoded = 0;  /* a key may be so on one side only, or in another form */
+    int encoded = 0;  /* a key may be encoded on one side only, or in another form */
     for (const char *word = at, *after; after = next_word(&word, end), word < after; word = after)
         if (after - word == 1 && *word == 'b') encoded = 1;
     for (const char *after; after = next_word(&at, end), at < after; at = after) {
@@ -71,7 +72,7 @@ static int is_of(const char *request, const char *request_end, const char *at, c
     return 1;
 }
 
-/* Whether a node may answer a request so: `fits` in Python; -1 with an error. */
+/* Returns whether a reply is a possible answer to a request, like `fits` in Python; -1 with an error. */
 static int fits(const char *request, const char *request_end, const char *reply, const char *end) {
     const char *line = memchr(request, '\n', request_end - request), *reply_line = line_end(reply, end);
     if (line) request_end = line;
@@ -110,15 +111,15 @@ static int fits(const char *request, const char *request_end, const char *reply,
 
 typedef struct {
     PyObject_HEAD
-    PyObject **entries;  /* a ring of bytes, and of tuples of them, which lack the values */
-    Py_ssize_t first, count, room, at;  /* the last is the position of the next request in the first entry */
+    PyObject **entries;  /* a ring of bytes, or of tuples of bytes that lack the values */
+    Py_ssize_t first, count, room, at;  /* `at` is the position of the next request in the first entry */
 } Asked;
 
 static PyTypeObject Asked_type;
 
 #define MOST_KEPT 4096
 
-/* Where the request at `at` ends. */
+/* Returns the end of the request at `at`. */
 static const char *asked_end(const char *at, const char *end, int bare) {
     while (at < end && *at == ' ') at++;
     const char *line = at < end ? memchr(at, '\n', end - at) : NULL;
@@ -140,7 +141,7 @@ static const char *asked_end(const char *at, const char *end, int bare) {
     return length < 0 || length > end - line - 3 ? end : line + 3 + length;
 }
 
-/* The lines of long requests without the values; see `_lines`. */
+/* Returns the lines of long requests without the values; see `_lines`. */
 static PyObject *lines_of(PyObject *request) {
     const char *start = PyBytes_AS_STRING(request), *end = start + PyBytes_GET_SIZE(request);
     PyObject *kept = PyBytes_FromStringAndSize(NULL, end - start);
@@ -190,7 +191,7 @@ static inline void asked_skip(Asked *self) {
     Py_DECREF(entry);
 }
 
-/* Where a get ends that begins at `at`, if an item in [reply, end) has its key; NULL for anything else. */
+/* Returns the end of the get that begins at `at`, if an item in [reply, end) has its key; NULL otherwise. */
 static inline const char *answered_get(const char *at, const char *last, const char *reply, const char *end) {
     const char *key = at + 4, *c = key;
     if (last - at < 7 || memcmp(at, "get ", 4)) return NULL;
@@ -210,8 +211,8 @@ static inline const char *answered_get(const char *at, const char *last, const c
     return c > key && last - c >= 2 && c[0] == '\r' && c[1] == '\n' && reply < end && *reply == ' ' ? c + 2 : NULL;
 }
 
-/* Whether a reply fits the next request, which is over with it; see `take`. `usual` tells that `usual_end` has found nothing odd
- * in it. Or -1. */
+/* Returns whether a reply matches the next request, and removes that request if so; see `take`. -1 with an error. `usual` tells
+ * that `usual_end` has found nothing odd in the reply. */
 static inline int asked_take(Asked *self, const char *reply, const char *end, int usual, int more) {
     if (!self->count) return 1;
     PyObject *entry = self->entries[self->first];

@@ -1,4 +1,4 @@
-"""Requests of the proxy's own to nodes, whose replies are awaited."""
+"""The proxy's own requests to nodes, with awaitable replies."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -34,7 +34,7 @@ class _Waiter:
 
 
 def ask(node: _Target, request: bytes) -> Awaitable[bytes]:
-    """Send a request, and return what its reply can be awaited from.
+    """Send a request, and return an awaitable for its reply.
 
     Raises:
         StorageError: (when awaited) the node has failed; the text says why.

@@ -4,8 +4,8 @@ static inline int put(PyObject *owner, const Field *field, PyObject *value) {
     return set_new(owner, field, Py_NewRef(value));
 }
 
-/* The number that an int is; -1 with an error if it is none. Python's own function takes 200 instructions
- * for those of more than 30 bits, such as times. */
+/* Returns the value of an int; -1 with an error if it is none. Python's own function takes 200 instructions for ints of more
+ * than 30 bits, such as times. */
 static inline long long as_number(PyObject *value) {
 #if PY_VERSION_HEX < 0x030C0000
     if (PyLong_CheckExact(value) && Py_SIZE(value) >= 0 && Py_SIZE(value) <= 2) {
@@ -16,7 +16,7 @@ static inline long long as_number(PyObject *value) {
     return PyLong_AsLongLong(value);
 }
 
-/* An int; -1 with an error if it is none. */
+/* Returns the value of an int attribute; -1 with an error if it is none. */
 static long long get_number(PyObject *owner, const Field *field) {
     PyObject *value = field->at < 0 ? NULL : *(PyObject **)((char *)owner + field->at);
     if (value) return as_number(value);
@@ -39,7 +39,7 @@ static double get_float(PyObject *owner, const Field *field) {
     return found;
 }
 
-/* Whether an attribute is that object: 0 or 1, or -1. */
+/* Returns whether an attribute is the object `other`: 0 or 1; -1 with an error. */
 static int is_same(PyObject *owner, const Field *field, PyObject *other) {
     PyObject *value = get(owner, field);
     Py_XDECREF(value);  /* the owner has it, or it is only compared */

@@ -1,18 +1,18 @@
-/* Requests of a client that arrived together: JoinedBatch in parts.py, whose counterpart in Python is Batch in batch.py; and their
- * delivery, `Cluster.deliver` and `OrderedReplies.deliver`. */
+/* Requests of a client that arrived together: JoinedBatch in parts.py, whose counterpart in Python is Batch in batch.py; and
+ * their delivery, `Cluster.deliver` and `OrderedReplies.deliver`. */
 
 struct Batch {
     PyObject_VAR_HEAD
-    PyObject *executor, *reply, *observer, *order;  /* the last has, for each request, the index of its part */
-    Lone *lone;  /* of the executor, if it is known; it tells what the executor has to do */
-    Py_ssize_t known, missing, sent;  /* parts, those without all replies, and replies that were sent before others came */
+    PyObject *executor, *reply, *observer, *order;  /* `order` has, for each request, the index of its part */
+    Lone *lone;  /* the executor's, if it is known; it tells what the executor has to do */
+    Py_ssize_t known, missing, sent;  /* parts, incomplete parts, and replies that were sent before others arrived */
     char closes, waits;
     Part *parts[];
 };
 
 static PyObject *s_answered, *s_count_failure, *s_deliver, *s_lone, *s_send_progress;
 
-/* What it refers to, which must not wait for it: its parts refer to it. */
+/* Drops the parts early, as they refer to the batch. */
 static void batch_drop_parts(Batch *self) {
     Py_ssize_t known = self->known;
     self->known = 0;
@@ -50,7 +50,7 @@ static void batch_dealloc(Batch *self) {
     PyObject_Free(self);
 }
 
-/* The receiver of the next node's replies. Without a reference. */
+/* Returns the receiver of the next node's replies, as a borrowed reference. */
 static Part *batch_add(Batch *self, Py_ssize_t count, int reads) {
     if (self->known == Py_SIZE(self) || self->known == 256)
         return PyErr_Format(PyExc_ValueError, "there are as many parts as requests"), NULL;
@@ -69,12 +69,12 @@ static PyObject *batch_part(Batch *self, PyObject *args, PyObject *kwargs) {
     return Py_XNewRef((PyObject *)batch_add(self, count, reads));
 }
 
-/* The request among them that is traced; NULL if none is. Without a reference. */
+/* Returns the traced request of a batch, as a borrowed reference; NULL if none is traced. */
 static Traced *batch_traced(const Batch *self) {
     return self->observer && Py_IS_TYPE(self->observer, &Traced_type) ? (Traced *)self->observer : NULL;
 }
 
-/* Notes the reply to that one, if it is there. */
+/* Notes the reply to the traced request, if it has arrived. */
 static int batch_look(Batch *self) {
     Traced *traced = batch_traced(self);
     if (!traced || traced->received || traced->part >= self->known) return 0;
@@ -92,19 +92,19 @@ static int batch_answered(Batch *self) {
     return PyList_Append(lone->dues, self->executor);
 }
 
-/* Some replies are there. They are sent soon, as the others may take long. */
+/* Notes that some replies have arrived. They are sent soon, as the others may take long. */
 static int batch_progressed(Batch *self) {
     Lone *lone = self->lone;
     if (batch_look(self)) return -1;
     self->waits = 1;
     if (!lone || !lone->partly || !PyList_CheckExact(lone->partly)) return call(self->executor, s_progressed);
     if (lone->progresses) return 0;
-    if (!PyList_GET_SIZE(lone->partly)) return call(self->executor, s_progressed);  /* which asks for a timer */
+    if (!PyList_GET_SIZE(lone->partly)) return call(self->executor, s_progressed);  /* this starts a timer */
     lone->progresses = 1;
     return PyList_Append(lone->partly, self->executor);
 }
 
-/* All replies of a node are there. */
+/* Notes that all replies of a node have arrived. */
 static int batch_part_done(PyObject *bound) {
     Batch *self = (Batch *)bound;
     if (batch_look(self)) return -1;
@@ -146,7 +146,7 @@ static PyObject *batch_available(Batch *self, PyObject *ignored) {
         Py_DECREF(ready);
         return NULL;
     }
-    for (Py_ssize_t i = 0; i < self->known; i++)  /* what was sent need not be kept */
+    for (Py_ssize_t i = 0; i < self->known; i++)  /* replies that were sent need not be kept */
         if (!part_left(self->parts[i]) && part_forget(self->parts[i])) {
             Py_DECREF(ready);
             return NULL;
@@ -208,7 +208,7 @@ static PyTypeObject Batch_type = {
     .tp_getset = batch_getset,
 };
 
-/* Has a node that does nothing else at the moment be sent requests, without a look at its state: `Node.send_batch`. */
+/* Sends requests to a node that is not limited, without checking its state: `Node.send_batch`. */
 static int send_batch(PyObject *node, PyObject *requests, Part *part) {
     PyObject *queue = get(node, &known.queue), *pending = queue ? get(node, &known.pending) : NULL, *result;
     int failed = -1;
@@ -230,7 +230,7 @@ done:
     return failed;
 }
 
-/* Has the request be traced whose turn it is, if it is among those found; 0 or -1. */
+/* Traces the request whose turn it is, if it is among the requests found; returns 0 or -1. */
 static int trace_batch(Batch *batch, Turns *turns, PyObject *data, const Requests *found) {
     Py_ssize_t number = (Py_ssize_t)turns->left - 1;
     if (number >= found->number) {
@@ -248,7 +248,7 @@ static int trace_batch(Batch *batch, Turns *turns, PyObject *data, const Request
     return 0;
 }
 
-/* Forwards several known requests; returns how many bytes of `data` they were, 0 if they are left to Python, or -1. */
+/* Forwards several known requests; returns how many bytes of `data` they took, 0 if they are left to Python, or -1. */
 static Py_ssize_t take_batch(Lone *lone, PyObject *data) {
     Requests found;
     PyObject *order = NULL, *result;
@@ -272,7 +272,7 @@ static Py_ssize_t take_batch(Lone *lone, PyObject *data) {
         Py_DECREF(result);
         queued = 1;
         if (turns && trace_batch(batch, turns, data, &found)) goto end;
-        /* What answers at once drops the parts. */
+        /* An immediate answer drops the parts. */
         for (int i = 0; i < found.known; i++) if (send_batch(found.shares[i].node, requests[i], batch->parts[i])) goto end;
         if (batch_traced(batch) && traced_await(batch_traced(batch), found.shares[batch_traced(batch)->part].node)) goto end;
         done = found.end;
@@ -300,8 +300,8 @@ static Lone *lone_of_executor(PyObject *executor) {
     return (Lone *)lone;
 }
 
-/* The batch that is the first of what a client waits for, if what is there of its replies may be written at once; NULL if it is
- * another request, or with an error. Without a reference. */
+/* Returns the first of the requests that a client waits for, as a borrowed reference, if it is a batch whose replies so far may
+ * be written at once; NULL otherwise, or with an error. */
 static Batch *first_batch(Lone *lone, Py_ssize_t *waiting) {
     if (!lone->write || lone->write == Py_None || !lone->counters || !lone->others || !lone->out || !PyList_CheckExact(lone->out)
         || PyList_GET_SIZE(lone->out) || (*waiting = PyObject_Size(lone->others)) < 1) return NULL;
@@ -323,10 +323,10 @@ static int write_replies(PyObject *executor, Lone *lone, PyObject *replies, Writ
     Py_INCREF(write);
     int failed = write_with(write, replies, 0, size);
     Py_DECREF(write);
-    return failed ? -1 : lone->write == write ? 0 : call(executor, s_wrote);  /* the latter if the client does not read */
+    return failed ? -1 : lone->write == write ? 0 : call(executor, s_wrote);  /* the call if the client does not read */
 }
 
-/* Writes the reply to a batch that is all a client waits for; returns whether that is so, or -1. */
+/* Writes the reply to a batch if the client waits for nothing else; returns whether it did, or -1. */
 static int deliver_batch(PyObject *executor, Lone *lone, Written *written) {
     Py_ssize_t waiting = 0;
     Batch *batch = first_batch(lone, &waiting);
@@ -342,7 +342,7 @@ static int deliver_batch(PyObject *executor, Lone *lone, Written *written) {
     return failed ? -1 : 1;
 }
 
-/* Writes what is there of the replies to the batch that is the first of what a client waits for; returns likewise. */
+/* Writes the replies so far to a batch that is the first request a client waits for; returns whether it did, or -1. */
 static int progress_batch(PyObject *executor, Lone *lone, Written *written) {
     Py_ssize_t waiting = lone->others ? PyObject_Size(lone->others) : 0;
     if (waiting < 0) return -1;
@@ -356,7 +356,7 @@ static int progress_batch(PyObject *executor, Lone *lone, Written *written) {
     return failed ? -1 : 1;
 }
 
-/* Does something for the executors in a list, which is emptied first, in C or by a method of theirs; 0 or -1. */
+/* Empties a list of executors, and for each calls a C function, or a method if that declines; returns 0 or -1. */
 static int do_for_all(PyObject *list, int (*usual)(PyObject *, Lone *, Written *), PyObject *otherwise, Written *written) {
     PyObject *now = PyList_GetSlice(list, 0, PyList_GET_SIZE(list));
     int failed = !now || PyList_SetSlice(list, 0, PyList_GET_SIZE(list), NULL);
@@ -371,7 +371,7 @@ static int do_for_all(PyObject *list, int (*usual)(PyObject *, Lone *, Written *
     return failed ? -1 : 0;
 }
 
-/* Counts what was written, also if there was an error, which is the one that counts; returns None unless there was one. */
+/* Counts the bytes written, even after an error; an earlier error takes precedence. Returns None, or NULL with an error. */
 static PyObject *end_of_writes(Written *written, int failed) {
     PyObject *error[3];
     PyErr_Fetch(&error[0], &error[1], &error[2]);
@@ -391,7 +391,7 @@ static PyObject *deliver(PyObject *self, PyObject *dues) {
     return end_of_writes(&written, failed);
 }
 
-/* Has the executors in a list send what is there of their replies: `Cluster._send_progress`. */
+/* Makes the executors in a list send their replies so far: `Cluster._send_progress`. */
 static PyObject *send_progress(PyObject *self, PyObject *partly) {
     if (!PyList_CheckExact(partly)) return PyErr_Format(PyExc_TypeError, "a list is needed");
     Written written = {NULL, 0};

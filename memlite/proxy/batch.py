@@ -16,7 +16,7 @@ class Batch(Request):
     There is one object for each node instead of one for each request.
 
     Args:
-        executor: the client's.
+        executor: the client's executor.
         nodes: the node of each request, in order.
 
     Attributes:
@@ -27,7 +27,7 @@ class Batch(Request):
     __slots__ = ("_missing", "_nodes", "_parts", "_sent", "count", "waits")
 
     def __init__(self, executor: Origin, nodes: list[Any]) -> None:
-        # As the constructor above: to call it takes a twentieth of the time of a small batch.
+        # Repeats the base constructor: calling it takes a twentieth of the time of a small batch.
         self._executor = executor
         self.reply = None
         self.observer = None
@@ -35,7 +35,7 @@ class Batch(Request):
         self._nodes = nodes
         self._parts: dict[object, BatchPart] = {}
         self._missing = 0
-        self._sent = 0  # replies that were sent before others have arrived
+        self._sent = 0  # replies that were sent before others arrived
         self.count = len(nodes)
         self.waits = False
 
@@ -53,7 +53,7 @@ class Batch(Request):
 
     @property
     def parts(self) -> Mapping[object, "BatchPart"]:
-        """The replies of each node; nothing any more once all are there."""
+        """The replies of each node; empty once all have arrived."""
         return self._parts
 
     def count_failures(self, number: int) -> None:
@@ -62,7 +62,7 @@ class Batch(Request):
             self._executor.count_failure()
 
     def part_done(self) -> None:
-        """Note that all replies of a node are there."""
+        """Note that all replies of a node have arrived."""
         self._missing -= 1
         if self._missing:
             if not self.waits:
@@ -70,10 +70,10 @@ class Batch(Request):
         else:
             self.reply = self._rest()
             self._executor.answered()
-            self._parts = {}  # they refer to this object, which must not wait for the collector
+            self._parts = {}  # breaks a cycle: this object must not wait for the collector
 
     def progressed(self) -> None:
-        """Note that some replies are there. They are sent soon, as the others may take long."""
+        """Note that some replies have arrived. They are sent soon, as the rest may take long."""
         self.waits = True
         self._executor.progressed()
 
@@ -94,7 +94,7 @@ class Batch(Request):
         return interleave(nodes, left, END if bare else b"", b"")
 
     def available(self) -> bytes:
-        """Return the replies that can be sent although others are missing; each only once."""
+        """Return the replies that can be sent although others are missing, each only once."""
         ready: list[bytes] = []
         parts = self._parts
         for node in self._nodes[self._sent :]:
@@ -110,12 +110,12 @@ class Batch(Request):
 
     @property
     def held(self) -> int:
-        """The bytes of what has been answered and was not sent."""
+        """The bytes of replies that have arrived but were not sent."""
         waiting = sum([sum(map(len, part.replies[part.taken :])) for part in self._parts.values()])
         return len(self.reply or b"") + waiting
 
     def discard(self) -> None:
-        """Forget what has been answered."""
+        """Discard the replies that have arrived."""
         Request.discard(self)
         for part in self._parts.values():
             part.replies = [b""] * len(part.replies)
@@ -125,12 +125,12 @@ class BatchPart:
     """Receives a node's replies.
 
     Attributes:
-        batch: what it is part of.
+        batch: the batch that it is part of.
         missing: how many replies are still to come.
         reads: whether the requests change nothing.
         replies: the replies so far.
-        bare: whether those lack the ``END`` that each of them ends with.
-        taken: how many of them were sent to the client.
+        bare: whether the replies lack their final ``END``.
+        taken: how many of the replies were sent to the client.
     """
 
     __slots__ = ("bare", "batch", "missing", "reads", "replies", "taken")
@@ -148,7 +148,7 @@ class BatchPart:
 
         Args:
             replies: the replies.
-            bare: whether they lack the ``END`` that each of them ends with.
+            bare: whether they lack their final ``END``.
         """
         if not bare:
             self.complete()

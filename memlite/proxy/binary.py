@@ -1,4 +1,4 @@
-"""Execution of binary commands by forwarding; nodes are asked in text, and need not know them."""
+"""Execution of binary commands by forwarding them as text; nodes need no binary protocol."""
 
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, NamedTuple
@@ -19,7 +19,7 @@ __all__ = ["BinaryProxyExecutor"]
 
 
 class _Translation(NamedTuple):
-    """How a command is carried out by a node.
+    """How a node carries out a command.
 
     Attributes:
         encode: returns the request to the node.
@@ -53,8 +53,8 @@ _UNREADABLE: Final = b"the node's reply is not one of memcached"
 class BinaryProxyExecutor(ProxyExecutor):
     """Forwards one connection's binary commands, and sends the replies in order of arrival.
 
-    Quiet commands are forwarded like others, so that each has a reply; the client gets only those
-    that it would get from a server.
+    Quiet commands are forwarded like others, so that each has a reply; the client gets only the
+    replies that a server would send.
 
     Args:
         cluster: the nodes.
@@ -94,7 +94,7 @@ class BinaryProxyExecutor(ProxyExecutor):
         self._forward(node, data, kind(self, asked, translation.decode))
 
     def _refuse(self, asked: BinaryRequest) -> None:
-        """Refuse a value; as a set would have replaced it, the old item goes."""
+        """Refuse a value, and delete the old item if a set would have replaced it."""
         if MODES[asked.opcode]:
             self._reply(packets.failure(asked, Status.TOO_LARGE))
         else:
@@ -146,7 +146,7 @@ class _Translated(Request):
     """A binary request to one node.
 
     Args:
-        executor: the client's.
+        executor: the client's executor.
         asked: the request.
         decode: returns the client's reply, given the node's.
     """
@@ -188,8 +188,8 @@ class _FlushPacket(Flush):
     """A binary request to all nodes.
 
     Args:
-        executor: the client's.
-        nodes: how many.
+        executor: the client's executor.
+        nodes: the number of nodes.
         asked: the request.
     """
 

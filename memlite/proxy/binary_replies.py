@@ -1,7 +1,7 @@
-"""Replies of nodes, which are text, as the binary replies to the requests they answer.
+"""Conversion of nodes' text replies to binary replies.
 
 All functions take the request and the node's reply, or the error line that stands for it. They
-raise an error of `UNREADABLE` if the reply is none that memcached gives.
+raise one of the errors in `UNREADABLE` if memcached sends no such reply.
 """
 
 import struct
@@ -46,7 +46,7 @@ def fetched(request: BinaryRequest, reply: bytes) -> bytes:
     if reply.startswith(b"VALUE "):
         words_at = len(b"VALUE  ") + len(request.key)
         end = reply.index(b"\r\n", words_at)
-        # The flags and the length, and, unless the node has none, the cas unique.
+        # The flags, the length and, unless the node has none, the cas unique.
         words = reply[words_at:end].split(b" ")
         cas = int(words[2]) if len(words) > 2 else 0
         return _hit(request, int(words[0]), cas, reply[end + 2 : -len(b"\r\nEND\r\n")])
@@ -100,9 +100,9 @@ def counted(request: BinaryRequest, reply: bytes) -> bytes:
 
 
 def refused(request: BinaryRequest, reply: bytes) -> bytes:
-    """Return the reply to a store that was refused as too large, after an older item was deleted.
+    """Return the reply to a store refused as too large, given the reply to the old item's deletion.
 
-    If the node has not deleted it, the client must know.
+    If the node has not deleted the old item, the client must know.
     """
     if reply.startswith((b"HD", b"NF")):
         return packets.failure(request, Status.TOO_LARGE)

@@ -1,7 +1,7 @@
-"""Binary requests as requests to nodes, which are asked in text: one request for each.
+"""Conversion of binary requests to text requests for nodes, one for each.
 
 Keys with a space, a line feed or a NUL are sent in base64. Values are read with ``gets`` and
-``gats``, as a meta get of a stale item would take the right to recache it.
+``gats``, as a meta get of a stale item would win the right to recache it.
 """
 
 from typing import Final
@@ -42,15 +42,15 @@ _DECREMENTS: Final = frozenset(map(int, (Opcode.DECREMENT, Opcode.DECREMENTQ)))
 
 
 class UnsendableKeyError(Exception):
-    """The key cannot be sent to a node: it needs base64, in which it is too long."""
+    """The key cannot be sent to a node: it needs base64, and is too long in it."""
 
 
 def _is_word(key: bytes) -> bool:
-    return nameable(key) and b"\0" not in key  # at which a line ends for older memcacheds
+    return nameable(key) and b"\0" not in key  # older memcacheds end a line at a NUL
 
 
 def _key(request: BinaryRequest) -> tuple[bytes, bytes]:
-    """Return the key as it is sent, and the flag that says how.
+    """Return the key in the form to send, and the flag for its encoding.
 
     Raises:
         UnsendableKeyError: see the class.
@@ -65,7 +65,7 @@ def _key(request: BinaryRequest) -> tuple[bytes, bytes]:
 
 
 def _exptime(exptime: int) -> int:
-    """Return an exptime for text, which has no dates after January 2038."""
+    """Return an exptime for the text protocol, which has no dates after January 2038."""
     return min(exptime, _MAX_EXPTIME)
 
 

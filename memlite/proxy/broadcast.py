@@ -18,14 +18,14 @@ class Broadcast:
     """Stands for several targets.
 
     Args:
-        targets: what a command is sent to.
+        targets: the targets of each command.
     """
 
     def __init__(self, targets: Sequence[_Target]) -> None:
         self._targets = targets
 
     def send(self, request: bytes, receiver: Receiver) -> None:
-        """Send a command, whose reply is the first that is not ``OK``, or that."""
+        """Send a command. Its reply is the first that is not ``OK``, else ``OK``."""
 
         def answered(reply: bytes) -> None:
             if reply.startswith(b"SERVER_ERROR "):
@@ -42,7 +42,8 @@ def ask_all(targets: Sequence[_Target], request: bytes, then: Callable[[bytes], 
     Args:
         targets: the targets, at least one.
         request: the command.
-        then: is given the first reply that is not ``OK``, or that, once all have answered.
+        then: called with the first reply that is not ``OK``, else with ``OK``, once all have
+            answered.
     """
     missing = len(targets)
     bad = b""

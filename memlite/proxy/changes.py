@@ -28,9 +28,9 @@ from memlite.proxy.replica_requests import (
 
 __all__ = ["Change", "Changes", "Primary"]
 
-_MAX_WAITING: Final = 16_384  # requests for one key, or behind a flush
-_MAX_BYTES: Final = 64 * 1024 * 1024  # of changes in progress and of all requests that wait
-# What replies begin with if the primary has not made the change.
+_MAX_WAITING: Final = 16_384  # requests that wait for one key, or for a flush
+_MAX_BYTES: Final = 64 * 1024 * 1024  # of changes in progress and all waiting requests
+# The beginnings of replies if the primary has not made the change.
 _UNCHANGED: Final = (
     *(b"NOT_STORED", b"EXISTS", b"NOT_FOUND", b"NS", b"EX", b"NF", b"EN"),
     *(b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR"),
@@ -41,20 +41,20 @@ class Changes:
     """The changes in progress: one for each key, and requests that wait for them.
 
     Args:
-        hold_seconds: after which a hold expires that is not released.
-        over_after: seconds after which a change is over for which a hold was put somewhere; None if
-            that is not known.
+        hold_seconds: seconds after which a hold that is not released expires.
+        over_after: seconds after which a change that has placed a hold is over; None if that is not
+            known.
         clock: returns seconds that never decrease.
 
     Attributes:
         hold_seconds: as above.
-        absences: the notes about nodes that miss changes; None if no change is made without one.
-        newest_left: how many seconds a hold has left, at most, whose change must be over.
+        absences: the notes about nodes that miss changes; None if no node can miss any.
+        newest_left: the most seconds that are left to a hold whose change must be over.
         now: the clock.
         holds: how many copies were held.
         left: how many holds were left to expire: another proxy has changed the key meanwhile, or
-            nobody knows whether the change was made.
-        replica_reads: how many requests were sent to copies that are not the primary.
+            it is not known whether the change was made.
+        replica_reads: how many requests were sent to copies other than the primary.
         fills: how many copies were filled after a read.
     """
 
@@ -67,7 +67,7 @@ class Changes:
     ) -> None:
         self.hold_seconds = hold_seconds
         self.absences: Absences | None = None
-        # Nodes say what is left in whole seconds.
+        # Nodes report the time left in whole seconds.
         self.newest_left = -1.0 if over_after is None else hold_seconds - over_after - 1
         self._changed_until = 0.0
         self.now = clock
@@ -85,15 +85,15 @@ class Changes:
         self.holds = self.left = self.replica_reads = self.fills = 0
 
     def nodes_changed(self) -> None:
-        """Note that keys have other primaries from now on, where there may be holds.
+        """Note that keys have other primaries from now on, which may have holds.
 
-        Others may learn of it later, and put holds there until then.
+        Other proxies may learn of the change later, and place holds there until then.
         """
         self._changed_until = self.now() + 2 * self.hold_seconds
 
     @property
     def may_have_leftovers(self) -> bool:
-        """Whether there may be holds where keys have their primaries."""
+        """Whether there may be holds at the primaries of keys."""
         return self.now() < self._changed_until
 
     @property
@@ -103,7 +103,7 @@ class Changes:
 
     @property
     def resuming(self) -> bool:
-        """Whether what is sent has waited for a change, so that it came before any flush."""
+        """Whether the request being sent has waited for a change, and so came before any flush."""
         return self._resuming
 
     def waits(self, key: bytes) -> bool:
@@ -113,23 +113,23 @@ class Changes:
     def wait(
         self, keys: Sequence[bytes], again: Callable[[], None], receiver: Receiver, size: int = 0
     ) -> bool:
-        """Have a request wait for its turn, if it must.
+        """Queue a request, if it must wait for its turn.
 
         Args:
-            keys: its keys. One with several must be a read.
-            again: sends it again.
-            receiver: is told if too many wait, or too large ones.
-            size: of the request, in bytes.
+            keys: its keys; a request with several must be a read.
+            again: sends the request again.
+            receiver: receives an error if too many requests wait, or too large ones.
+            size: the size of the request, in bytes.
 
         Returns:
-            False if it need not wait, and may be sent.
+            False if the request need not wait, and may be sent.
         """
         queue = self._behind_flush
         if queue is None:
             if self._entered:
                 return False
             queue = next((self.busy[key] for key in keys if key in self.busy), None)
-        if size and self._bytes + size > _MAX_BYTES:  # reads always have their turn
+        if size and self._bytes + size > _MAX_BYTES:  # reads are never too large
             receiver.fail(b"SERVER_ERROR too many large changes are in progress\r\n")
             return True
         if queue is None:
@@ -148,17 +148,17 @@ class Changes:
         again()
 
     def begin(self, key: bytes, size: int) -> None:
-        """Note that a change begins, with a request of so many bytes."""
+        """Note that a change begins; `size` is the size of its request in bytes."""
         self.busy[key] = deque()
         self._bytes += size
 
     def end(self, key: bytes, size: int) -> None:
-        """Note that it is over; see `finished`."""
+        """Note that a change is over; see `finished`."""
         self._bytes -= size
         self.finished(key)
 
     def _reserve(self, keys: Iterable[bytes], read: Callable[[], None]) -> None:
-        """Have a read wait for all of its keys at once, so that no later request overtakes it."""
+        """Queue a read for all of its keys at once, so that no later request overtakes it."""
         keys = list(keys)
         missing = len(keys)
 
@@ -181,9 +181,9 @@ class Changes:
                 turn_at(key)
 
     def finished(self, key: bytes) -> None:
-        """Note that a change is over, and continue with what waits for it."""
+        """Note that a change is over, and send the requests that wait for it."""
         waiting = self.busy.pop(key)
-        # What waits for the key came before a flush that waits for it as well.
+        # Requests that wait for the key came before a flush that waits for it as well.
         behind, self._behind_flush = self._behind_flush, None
         outermost, self._resuming = not self._resuming, True
         while waiting and key not in self.busy:
@@ -199,11 +199,11 @@ class Changes:
             flush()
 
     def flush(self, begin: Callable[[], None], again: Callable[[], None]) -> None:
-        """Begin a flush when the changes in progress are over; others wait for its end.
+        """Begin a flush when the changes in progress are over; later requests wait for its end.
 
         Args:
-            begin: begins it.
-            again: asks for it again, if another is in progress.
+            begin: begins the flush.
+            again: requests it again, if another is in progress.
         """
         if self._behind_flush is not None:
             self._behind_flush.append(again)
@@ -222,10 +222,10 @@ class Changes:
 
 
 class Primary(Protocol):
-    """What decides on a key: a node, or the two between which the key moves.
+    """The authority for a key: a node, or the two between which the key moves.
 
     Attributes:
-        name: for messages.
+        name: the name for messages.
         down: whether it refuses requests at once.
     """
 
@@ -243,9 +243,9 @@ class _Copy:
     """A copy during a change.
 
     Attributes:
-        node: has it.
+        node: the node that has it.
         unique: the cas unique of the hold, if nothing else has come in between; else 0.
-        until: when the hold expires that this one has replaced; 0 if there was none.
+        until: when the hold that this one has replaced expires; 0 if there was none.
     """
 
     __slots__ = ("node", "present", "unique", "until")
@@ -261,12 +261,12 @@ class Change:
     """A change of one key.
 
     Args:
-        changes: those in progress.
+        changes: the changes in progress.
         key: the key.
         request: the client's request.
         receiver: takes the reply.
-        primary: carries the request out.
-        replicas: have copies.
+        primary: carries out the request.
+        replicas: the nodes that have copies.
         write: what the reply waits for: ``all``, ``majority`` or ``primary``.
         fills: whether copies get the new item at once, or are dropped.
     """
@@ -289,14 +289,14 @@ class Change:
         self._receiver = receiver
         self._primary = primary
         self._copies = [_Copy(node) for node in replicas]
-        self._away: list[Node] = []  # those that are down
+        self._away: list[Node] = []  # replicas that are down
         self._skips: Sequence[Absence] = ()
         self._fills = fills
         size = len(replicas) + 1
         self._needed = {"all": size, "majority": size // 2 + 1, "primary": 1}[write]
         self._pending = 0
         self._error = b""  # why the change cannot be made
-        self._missed = b""  # why a copy lacks it
+        self._missed = b""  # why a copy lacks the change
         self._reply: bytes | None = None
         self._done = 0
 
@@ -321,7 +321,8 @@ class Change:
     def _hold(self, copy: _Copy) -> None:
         """Hold a copy, and see whether another proxy's hold was there.
 
-        Such a hold may protect a change that is still to be made. It is put back after this one.
+        Such a hold may protect a change that is still to be made. It is restored after this
+        change.
         """
         seconds = self._changes.hold_seconds
         self._changes.holds += 1
@@ -364,12 +365,12 @@ class Change:
         copy.node.send(state(self._key), Answer(seen, reads=True))
 
     def _cannot_hold(self, copy: _Copy, reply: bytes) -> None:
-        """Note that a node has refused a hold: it may keep a copy, so nothing is changed."""
+        """Note that a node has refused a hold: it may keep a copy, so the change is not made."""
         self._error = self._error or _error_of(copy.node, reply)
 
     def _held(self, copy: _Copy, reply: bytes, failed: bool) -> None:
         if failed:
-            # A node that is down is emptied before it serves again. One that is not would keep
+            # A node that is down is emptied before it serves again. Any other node would keep
             # its copy.
             self._missed = self._missed or _error_of(copy.node, reply)
             if copy.node.down:
@@ -433,7 +434,7 @@ class Change:
         for absence in self._skips:
             absence.skips -= 1
         if failed:
-            # It may still be made. The holds must outlast that.
+            # The change may still be made. The holds must outlast it.
             self._changes.left += len(self._copies)
             self._answer(reply, failed=True)
             self._changes.end(self._busy, len(self._request))
@@ -454,7 +455,7 @@ class Change:
                 self._released(copy, b"", False)
 
     def _request_of(self, copy: _Copy, item: tuple[bytes, bytes, bytes] | None) -> bytes:
-        """Return the request that puts the item in place of a hold, or what must be there."""
+        """Return the request that replaces a hold: by an earlier hold, the item or nothing."""
         left = math.ceil(copy.until - self._changes.now())
         if left > 0:
             self._changes.left += 1
@@ -468,7 +469,7 @@ class Change:
             if failed or reply.startswith(b"HD"):
                 self._released(copy, reply, failed)
                 return
-            # The hold is no longer there, or cannot be replaced: another one is always safe.
+            # The hold is no longer there, or cannot be replaced: another hold is always safe.
             self._changes.left += 1
             request = hold(self._key, self._changes.hold_seconds)
             copy.node.send(request, Answer(lambda *taken: self._released(copy, *taken)))

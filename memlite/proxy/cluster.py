@@ -1,4 +1,4 @@
-"""The nodes behind a proxy: which one has a key, and its connection."""
+"""The nodes behind a proxy: which node has a key, and its connection."""
 
 import logging
 import math
@@ -35,10 +35,10 @@ __all__ = ["Cluster", "Target"]
 
 _log = logging.getLogger("memlite")
 
-# Seconds in which nodes mostly answer all of a pipeline: one write to the client is enough then.
+# Seconds within which nodes usually answer a whole pipeline: one write to the client is enough.
 _SHORTLY: Final = 0.001
-# Nodes are remembered by key, which takes a tenth of the time of finding them. The memory for that
-# is bounded.
+# Nodes are cached by key: a lookup takes a tenth of the time of finding the node. The cache is
+# bounded.
 _MAX_REMEMBERED: Final = 32_768
 
 
@@ -49,7 +49,7 @@ class _Delivering(Protocol):
 
 
 class Cluster:
-    """Finds the node of a key, and has the replies of nodes delivered.
+    """Finds the node of a key, and delivers the replies of nodes.
 
     Args:
         topology: the nodes; None while they are not known.
@@ -60,29 +60,29 @@ class Cluster:
             need not agree.
 
     Attributes:
-        topology: the nodes' names, addresses and weights, and how keys are spread; None while that
-            is not known.
+        topology: the nodes' names, addresses and weights, and how keys are spread; None while they
+            are not known.
         nodes: the nodes.
-        version: of the topology, for clients: a number that rises with each change.
-        timing: has the times of requests.
-        gutter: what serves keys of nodes that are down; None for nothing.
+        version: the topology's version for clients, a number that rises with each change.
+        timing: the times of requests.
+        gutter: serves the keys of nodes that are down; None if there is none.
         strict: as above.
-        replicas: finds the nodes of a key if it has several; None if each has one.
+        replicas: finds the nodes of a key, if keys have several; None if each has one.
         replicated: the changes of keys with replicas.
-        absences: the notes about nodes that miss changes; None if no change is made without one.
-        moving: the move of keys between nodes that is going on; None for none.
+        absences: the notes about nodes that miss changes; None if no node can miss any.
+        moving: the move of keys between nodes that is in progress; None if there is none.
         hot: the keys that have copies on all nodes.
         merger: merges the nodes' replies to the parts of a retrieval.
-        due: the executors that have replies to deliver. C knows this list, and the next.
-        partly: those that have some of the replies to a batch.
+        due: the executors that have replies to deliver. The C code uses this list, and the next.
+        partly: the executors that have some of the replies to a batch.
         known_nodes: the nodes of some keys, for reading. It may lack any key; see `node_of`. Keys
-            with a NUL are never in there.
-        by_line: the nodes of the keys of gets, by the whole request line. What is in there is a
+            with a NUL are never in it.
+        by_line: the nodes of the keys of gets, by the whole request line. Each line is a
             valid get of one key, or an ``mg``; see `remember_meta`.
-        failures: requests, or parts of one, that were answered with an error of the proxy.
+        failures: requests, or parts of requests, that the proxy answered with an error of its own.
         failed_shards: the parts of retrievals whose keys were misses because a node failed.
-        multigets: retrievals that several nodes were asked for.
-        routes: another number than before if keys may have got other nodes.
+        multigets: retrievals that were sent to several nodes.
+        routes: a number that changes whenever the nodes of keys may have changed.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Cluster:
         self.topology = topology
         self.version = _version(0)
         self.routes = 0
-        self._requests_before = 0  # of nodes that have left
+        self._requests_before = 0  # to nodes that have left
         self._scheduler = scheduler
         self._access = access
         self.timing = access.timing
@@ -109,7 +109,7 @@ class Cluster:
         self.gutter: Gutter | None = None
         self.replicas: ReplicaSets | None = None
         self._whole_gets: WholeGets | None = None
-        # Well over the deadline, after which a change is still made by a node that was paused.
+        # Well over the deadline: a node that was paused still makes a change after it.
         # A change takes three steps of at most a deadline each.
         self.replicated = Changes(
             max(30, math.ceil(10 * access.deadline)), over_after=3 * access.deadline
@@ -135,7 +135,7 @@ class Cluster:
             self._refusal = Refusal("the nodes are not known yet")
         else:
             self._router = topology.router()
-            # Nodes are taken as they are by a proxy that starts.
+            # A proxy that starts takes the nodes as they are.
             self.nodes = [
                 self._node(node, topology, self._outages, missed=False)
                 for node in _nodes_of(topology)
@@ -162,12 +162,12 @@ class Cluster:
 
     @property
     def every_node(self) -> list[Node]:
-        """All nodes, those of the gutter included."""
+        """All nodes, including those of the gutter."""
         return self.nodes if self.gutter is None else [*self.nodes, *self.gutter.nodes]
 
     @property
     def node_requests(self) -> int:
-        """How many requests nodes were given, those included that have left."""
+        """The number of requests sent to nodes, including nodes that have left."""
         return self._requests_before + sum(node.requests for node in self.every_node)
 
     def reset(self) -> None:
@@ -178,7 +178,7 @@ class Cluster:
 
     @property
     def makes_wait(self) -> bool:
-        """Whether requests may wait for something else than the nodes."""
+        """Whether requests may wait for something other than the nodes."""
         return self._handover.active or self._finished_moves.active or self.moving is not None
 
     @property
@@ -205,8 +205,8 @@ class Cluster:
     def change(self, topology: Topology) -> None:
         """Send further requests to the nodes of another topology.
 
-        Nodes of the same name and address keep their connection. Others answer what they have been
-        asked, and are then disconnected.
+        Nodes with the same name and address keep their connections. Others answer the requests that
+        they have, and are then disconnected.
         """
         suspended = self._refusal is not None
         if suspended and self.topology is not None:
@@ -247,7 +247,7 @@ class Cluster:
     def _retire_unused(self, nodes: Iterable[Node]) -> None:
         """Retire nodes when the changes in progress, which may still send them requests, are over.
 
-        Nothing that is in time takes longer than three deadlines.
+        Nothing that meets its deadlines takes longer than three of them.
         """
         keys = set(self.replicated.busy)
         until = time.monotonic() + 3 * self._access.deadline
@@ -270,10 +270,10 @@ class Cluster:
         topology: Topology,
         outages: Outages,
     ) -> list[Node]:
-        """Return nodes as wanted: those that there are, and new ones.
+        """Return the wanted nodes: known ones as they are, and new ones.
 
-        Nobody knows where a new one comes from. It may have been there before, and have missed what
-        changed since.
+        The history of a new node is unknown. It may have been used before, and have missed changes
+        since.
         """
         known = {(node.name, node.address): node for node in nodes}
         return [
@@ -288,16 +288,16 @@ class Cluster:
             wanted = topology.gutter.nodes
             nodes = self._taken_over(old, wanted, topology, self._outages_of_gutter)
             index = Topology(wanted, topology.hash, topology.hash_tag).router().index
-            most = max(1, len(self.nodes) // 2)  # it is not made for more
+            most = max(1, len(self.nodes) // 2)  # a gutter is not meant for more
             self.gutter = Gutter(nodes, index, topology.gutter.ttl, most)
         self._outages_of_gutter.watch(self.gutter.nodes if self.gutter is not None else ())
         self._outages.watch(self.nodes, self.gutter)
 
     def _set_absences(self, topology: Topology) -> None:
-        """Have nodes that miss changes noted where changes are made without them."""
+        """Keep notes about nodes that miss changes, if changes may be made without them."""
         if topology.gutter is None and topology.write == "all":
             if self.absences is not None:
-                self.absences.watch(())  # nobody waits for notes any more
+                self.absences.watch(())  # nothing waits for notes any more
             self.absences = None
         elif self.absences is None:
             self.absences = Absences(self._scheduler, self._access.deadline)
@@ -310,7 +310,7 @@ class Cluster:
         self._outages.absences = self._outages_of_gutter.absences = absences
 
     def tick(self) -> None:
-        """Do what is due; to be called every second."""
+        """Do periodic work; to be called every second."""
         self.hot.tick()
         if self.absences is not None:
             self.absences.tick()
@@ -355,7 +355,7 @@ class Cluster:
 
     @property
     def whole_gets(self) -> "Target | None":
-        """What a get of several keys is sent to as a whole; None if it is split."""
+        """The target of gets of several keys that are sent as a whole; None if they are split."""
         return None if self._refusal is not None else self._whole_gets
 
     def _set_hot_keys(self, topology: Topology) -> None:
@@ -370,10 +370,10 @@ class Cluster:
             )
 
     def _forget(self, key: bytes) -> None:
-        """Have the node of a key looked up again."""
+        """Forget the node of a key, so that it is looked up again."""
         self.routes += 1
         self.known_nodes.pop(key, None)
-        if self._has_meta_lines:  # with flags that nobody knows here
+        if self._has_meta_lines:  # whose flags are not known here
             self.by_line.clear()
             self._has_meta_lines = False
         else:
@@ -408,7 +408,7 @@ class Cluster:
 
     @property
     def moving_requests(self) -> int:
-        """How many requests were for keys that moved at that time."""
+        """The number of requests for keys that were moving at the time."""
         return self._moved + (0 if self.moving is None else self.moving.requests)
 
     def suspend(self, reason: str) -> None:
@@ -426,10 +426,10 @@ class Cluster:
 
     @property
     def targets(self) -> "Sequence[Target]":
-        """What to send a request for all nodes to."""
+        """The targets of a request for all nodes."""
         if self._refusal is not None:
             return [self._refusal]
-        # As one request: there may be other nodes when it is carried out.
+        # A single target: there may be other nodes when the request is carried out.
         if self._finished_moves.active:
             return [self._finished_moves.everyone(lambda: Broadcast(self.targets))]
         if self._handover.anything_waits:
@@ -456,12 +456,12 @@ class Cluster:
             if self.moving is not None or self._finished_moves.active:
                 target = self._moving_target(key)
                 if target is not None:
-                    return target  # it is not remembered, so that gets do not pass it by
+                    return target  # it is not remembered, so that gets do not bypass it
             if self._handover.active and self._is_handed_over(key):
                 return self._handover.target(key, partial(self.node_of, key))
             node = self._found(key)
             if b"\0" in key or (self._finished_moves.active and self.replicated.resuming):
-                return node  # see `node_of_word`; or later requests would pass those that wait
+                return node  # see `node_of_word`; or later requests would overtake those that wait
             if len(self.known_nodes) >= _MAX_REMEMBERED:
                 self.known_nodes.clear()
             self.known_nodes[key] = node
@@ -479,11 +479,11 @@ class Cluster:
         return node
 
     def shares(self) -> list[float]:
-        """Return the share of all hashes that each node of the topology has; none if not known."""
+        """Return each node's share of all hashes; empty if the topology is not known."""
         return [] if self.topology is None else self._router.shares()
 
     def _found(self, key: bytes) -> Node | ReplicaSet:
-        """Return the node that has a key, without the memory of earlier requests."""
+        """Return the node that has a key, without using the cache."""
         hot = self.hot.of(key)
         if hot is not None:
             return hot
@@ -497,7 +497,7 @@ class Cluster:
         return self._handover.concerns(key, owners)
 
     def _moving_target(self, key: bytes) -> "Target | None":
-        """Return what has a key that moves, or did until now; None for a key that stays."""
+        """Return the target of a key that moves, or did until now; None for a key that stays."""
         if self._finished_moves.active:
             target = self._finished_moves.target(key)
             if target is not None:
@@ -505,7 +505,7 @@ class Cluster:
         return None if self.moving is None else self.moving.target(key)
 
     def node_of_word(self, key: bytes) -> "Target":
-        """Return the node that has a key which is sent as a word of a line."""
+        """Return the node that has a key that is sent as a word of a line."""
         node = self.known_nodes.get(key)
         if node is not None:
             return node
@@ -517,7 +517,7 @@ class Cluster:
         self.remember(line, node)
 
     def remember(self, line: bytes, node: "Target") -> None:
-        """Note that a line is a get of one key, which a node has."""
+        """Note that a line is a get of one key, and which node has the key."""
         if not isinstance(node, Node | ReplicaSet):
             return
         if len(self.by_line) >= _MAX_REMEMBERED:
@@ -525,7 +525,7 @@ class Cluster:
         self.by_line[line] = node
 
     def call_shortly(self, function: Callable[[], object]) -> None:
-        """Call a function in a millisecond; one timer is for all functions."""
+        """Call a function in a millisecond; all functions share one timer."""
         if not self._shortly:
             self._scheduler.call_later(_SHORTLY, self._call_all)
         self._shortly.append(function)
@@ -536,7 +536,7 @@ class Cluster:
             function()
 
     def progressed(self, executor: _Delivering) -> None:
-        """Have an executor send in a millisecond what is there of its replies."""
+        """In a millisecond, have an executor send those of its replies that have arrived."""
         if not self.partly:
             self.call_shortly(self._send_progress)
         self.partly.append(executor)
@@ -564,7 +564,7 @@ class Cluster:
 
 
 def _digest(topology: Topology) -> str:
-    """Return what tells the nodes of a topology from others."""
+    """Return a digest that identifies the nodes of a topology."""
     return sha256(repr(topology.nodes).encode()).hexdigest()[:32]
 
 
@@ -581,7 +581,7 @@ def _nodes_of(topology: Topology) -> list[NodeAddress]:
 def _version(last: int) -> int:
     """Return a version above the last one.
 
-    It is about the time of the change in seconds since 1970: clients ignore lower versions, and a
-    proxy that is started again does not know its last one.
+    It approximates the time of the change in seconds since 1970: clients ignore lower versions, and
+    a restarted proxy does not know its last version.
     """
     return max(last + 1, int(time.time()))

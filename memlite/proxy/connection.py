@@ -1,4 +1,4 @@
-"""A client connection of a proxy: requests of the usual kinds pass without the parser."""
+"""A client connection of a proxy: requests of the usual kinds bypass the parser."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,11 +16,11 @@ __all__ = ["ProxyConnection"]
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ProxyConnection(Connection):
-    """Gives what arrives to the executor, and to the parser what the executor does not take.
+    """Passes input to the executor, and input that the executor does not take to the parser.
 
     Args:
         services: the parts of the server it uses.
-        unread_replies: bounds what all connections hold for clients that do not read.
+        unread_replies: bounds the replies that all connections hold for clients that do not read.
     """
 
     __slots__ = ("_unread_replies", "_write")
@@ -84,10 +84,10 @@ class ProxyConnection(Connection):
         self._set_fast_writes()
 
     def _set_fast_writes(self) -> None:
-        """Have replies written without this object while nothing else is to be done with them."""
+        """Let replies bypass this object while they need only be written."""
         executor: Any = getattr(self, "executor", None)
         if isinstance(executor, OrderedReplies) and executor.writes_lone:
-            # After its last reply, a client that has half-closed its connection is closed here.
+            # A connection that the client has half-closed is closed here after its last reply.
             fast = self._immediate_limit >= 0 and hasattr(self, "_write") and not self._eof
             executor.lone.write = self._write if fast else None
             executor.lone.counters = self._counters
@@ -104,14 +104,14 @@ class ProxyConnection(Connection):
             self.count_unread()
 
     def _continue(self) -> None:
-        """Write what has waited, and serve the input that has."""
+        """Write replies that have waited, and serve input that has."""
         Connection._continue(self)
         if not self.writable:
             self.count_unread()
 
     @property
     def waiting(self) -> int:
-        """The bytes of replies that wait for an earlier one, which is not there yet."""
+        """The bytes of replies that wait for an earlier one, which has not arrived."""
         executor: Any = self.executor
         held: int = 0 if executor is None else executor.held
         return held
@@ -122,8 +122,8 @@ class ProxyConnection(Connection):
         return self.unread + self.waiting
 
     def count_unread(self) -> None:
-        """Count what is held for the peer."""
-        if not self._transport.is_closing():  # no more replies are written to one that is
+        """Count the bytes held for the peer."""
+        if not self._transport.is_closing():  # a closing one gets no more replies
             self._unread_replies.count(self)
 
     def resume_writing(self) -> None:

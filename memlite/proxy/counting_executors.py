@@ -1,6 +1,6 @@
 """Executors that count clients' commands by class and result, for ``--http`` and ``--otlp``.
 
-What is counted is what clients get, so that it does not matter how many nodes a request passes.
+Replies are counted as clients get them, regardless of how many nodes a request is sent to.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ _HIT: Final = b"VAL"
 _MISS: Final = b"END"
 _STORED: Final = b"STO"
 _PLAIN: Final = frozenset((_HIT, _MISS, _STORED))
-"""What most replies begin with; `head_of` returns the same."""
+"""The beginnings of most replies, for which `head_of` returns the same."""
 _ITEMS: Final = (b"VALUE ", lines.END)
 _first_three: Final = itemgetter(slice(3))
 _answer: Final = ProxyExecutor.answer  # `super` takes longer
@@ -44,22 +44,22 @@ else:
 
 
 class _Counted(_Base):
-    """Counts commands, each when its reply is there.
+    """Counts commands, each when its reply arrives.
 
     Args:
-        counts: where.
-        others: what the executor has otherwise.
+        counts: where to count.
+        others: the other arguments of the executor.
     """
 
     def __init__(self, counts: Counts, *others: object) -> None:
         super().__init__(*others)  # type: ignore[arg-type]
-        self.writes_lone = False  # but by `answer`, which counts
+        self.writes_lone = False  # `answer` counts replies, and writes them
         self._counts = counts
         self._gets = counts[_GET]
-        # The first bytes of the request that has no object of its own, unless it is a usual one.
+        # The first bytes of a request that has no object of its own, unless it is of a usual kind.
         self._lone = b""
         self._kind = b""  # of the request that is being forwarded
-        self._keys: list[bytes] = []  # of the same, if it is a retrieval of several
+        self._keys: list[bytes] = []  # of the same request, if it retrieves several
         self._observers: dict[bytes, CommandObserver] = {}
 
     def _take_others(self, data: bytes) -> int:
@@ -126,7 +126,7 @@ class _Counted(_Base):
         return data[:3]
 
     def _observer_of(self, kind: bytes, inner: CommandObserver | None) -> CommandObserver:
-        """Return what counts a command; without `inner`, one for all of the kind."""
+        """Return an observer that counts a command; without `inner`, all of the kind share it."""
         if inner is not None:
             return _One(self._counts, kind, inner)
         found = self._observers.get(kind)
@@ -156,11 +156,11 @@ class CountedBinaryExecutor(_CountedBinary, BinaryProxyExecutor):
 
 
 class CountedQueuedTextExecutor(_Counted, QueuedTextExecutor):
-    """Forwards a text client's commands by way of the queue, and counts them."""
+    """Forwards a text client's commands through the queue, and counts them."""
 
 
 class CountedQueuedBinaryExecutor(_CountedBinary, QueuedBinaryExecutor):
-    """Forwards a binary client's commands by way of the queue, and counts them."""
+    """Forwards a binary client's commands through the queue, and counts them."""
 
 
 class _Counting:
@@ -213,8 +213,8 @@ class _OfKeys(_One):
     """Counts the keys of a retrieval of several.
 
     Args:
-        counts: where.
-        kind: of the command.
+        counts: where to count.
+        kind: the kind of the command.
         keys: the keys.
         request: the request.
         merger: finds the items in a reply.
@@ -254,10 +254,10 @@ class _OfBatch:
     """Counts several requests that arrived together, and observes them for another observer.
 
     Args:
-        counts: where.
-        kinds: of the requests, in order; none if all of them are gets.
+        counts: where to count.
+        kinds: the kinds of the requests, in order; none if all of them are gets.
         nodes: the node of each.
-        parts: has the replies of each node, in order.
+        parts: the replies of each node, in order.
         inner: another observer.
     """
 
@@ -307,7 +307,7 @@ class _OfBatch:
             heads[node] = list(map(_first_three, part.replies))
         counts = self._counts
         if all(map(_PLAIN.issuperset, heads.values())):
-            # Mostly: these tell the command as well.
+            # The usual case: these replies identify the command as well.
             for of_node in heads.values():
                 counts[_GET][_HIT] += of_node.count(_HIT)
                 counts[_GET][_MISS] += of_node.count(_MISS)

@@ -1,11 +1,11 @@
-/* Replies of a node, given to those who wait for them: `Node.usual_received` in node.py. */
+/* Delivery of a node's replies to the requests that wait for them: `Node.usual_received` in node.py. */
 
 static PyObject *s_bytes_written, *s_note_time, *s_missing, *s_take_some, *s_unexpected, *s_wrote;
 
-static Field any_answered;  /* of nodes that are not known, in tests */
+static Field any_answered;  /* of unknown types of nodes, in tests */
 
 static PyTypeObject *counters_type;
-static Field bytes_written;  /* of those */
+static Field bytes_written;  /* of the counters */
 
 typedef struct { PyObject *counters; Py_ssize_t bytes; } Written;
 
@@ -19,8 +19,8 @@ static int add_written(Written *written) {
     return failed;
 }
 
-/* Gives the request that came alone its reply, [from, to) of `data`: written at once, if nothing is to be done but that,
- * in which case `quiet` stays as it is. */
+/* Gives a lone request its reply, [from, to) of `data`. It is written at once if nothing else is to be done; otherwise `quiet`
+ * is cleared. */
 static int give(Lone *lone, PyObject *data, Py_ssize_t from, Py_ssize_t to, Written *written, int *quiet) {
     PyObject *write = lone->write, *result;
     if (!lone->alone || !write || write == Py_None || !lone->counters) {
@@ -52,10 +52,10 @@ static int give(Lone *lone, PyObject *data, Py_ssize_t from, Py_ssize_t to, Writ
     return 0;
 }
 
-/* Likewise, to one that is traced. */
+/* Does the same for a traced request. */
 static int give_traced(Traced *traced, PyObject *data, Py_ssize_t from, Py_ssize_t to, Written *written, int *quiet) {
     Lone *lone = traced->lone;
-    if (!lone) return -1;  /* cannot be: it would not wait */
+    if (!lone) return -1;  /* cannot happen: it would not wait */
     traced->lone = NULL;
     int failed = traced_receive(traced, PyBytes_AS_STRING(data) + from, to - from) || give(lone, data, from, to, written, quiet)
         || traced_replied(traced);
@@ -63,7 +63,7 @@ static int give_traced(Traced *traced, PyObject *data, Py_ssize_t from, Py_ssize
     return failed ? -1 : 0;
 }
 
-/* How many replies the part of a batch in Python awaits; -1 with an error. */
+/* Returns how many replies a part of a batch in Python awaits; -1 with an error. */
 static Py_ssize_t missing_of(PyObject *part) {
     PyObject *missing = PyObject_GetAttr(part, s_missing);
     Py_ssize_t found = missing ? PyLong_AsSsize_t(missing) : -1;
@@ -71,8 +71,8 @@ static Py_ssize_t missing_of(PyObject *part) {
     return found;
 }
 
-/* Has a node give up a connection because of the reply in [from, to) of `data`, unless another call has done so; those before it
- * are `answered`. */
+/* Makes a node give up its connection because of the reply in [from, to) of `data`, unless another call has done so; `answered`
+ * counts the requests before it. */
 static int unexpected(PyObject *node, PyObject *data, Py_ssize_t from, Py_ssize_t to, PyObject *pending, long long answered) {
     int usual = Py_IS_TYPE(node, known.node), same = usual ? is_same(node, &known.pending, pending) : 1;
     if (same < 1) return same;
@@ -83,8 +83,8 @@ static int unexpected(PyObject *node, PyObject *data, Py_ssize_t from, Py_ssize_
     return result ? 0 : -1;
 }
 
-/* Gives requests their replies; returns how many bytes were taken, or -2 with an error. From the first reply on that fits no
- * request, none is given, and the connection is given up. `quiet` is cleared if more may have to be done than what was. */
+/* Gives requests their replies; returns how many bytes were taken, or -2 with an error. From the first reply that does not match
+ * its request, no replies are given, and the connection is given up. Clears `quiet` if more may have to be done. */
 static Py_ssize_t hand_out_all(PyObject *node, PyObject *data, PyObject *pending, long long answered, long long last,
                                long long timed, PyObject *batch_part, int *quiet) {
     PyObject *result;
@@ -129,10 +129,10 @@ static Py_ssize_t hand_out_all(PyObject *node, PyObject *data, PyObject *pending
     }
     while (taken > 0 && fit > 0 && i < found) {
         int failed = 0;
-        Py_ssize_t number = 1, most = 1, missing = 1;  /* replies that it gets, that are there for it, and that it awaits */
+        Py_ssize_t number = 1, most = 1, missing = 1;  /* replies that the receiver gets, that are available, that it awaits */
         PyObject *receiver = usual ? PyObject_Vectorcall(known.popleft, &pending, 1, NULL)
             : PyObject_CallMethodNoArgs(pending, s_popleft);
-        if (!receiver) {  /* cannot be: there are as many as requests */
+        if (!receiver) {  /* cannot happen: there are as many receivers as requests */
             taken = -2;
             break;
         }
@@ -145,7 +145,7 @@ static Py_ssize_t hand_out_all(PyObject *node, PyObject *data, PyObject *pending
             number = most = missing < found - i ? missing : found - i;
             if (batch && most > FEW) number = most = FEW;
         }
-        if (most < 1) failed = 1;  /* cannot be: it would not wait */
+        if (most < 1) failed = 1;  /* cannot happen: it would not wait */
         else if (part && part->request && part_items(part, data, given, ends[i])) {
             if (asked) asked_skip(asked);
         } else if (asked) {
@@ -184,13 +184,13 @@ static Py_ssize_t hand_out_all(PyObject *node, PyObject *data, PyObject *pending
         i += number < 1 && fit > 0 ? 1 : number;
         if (i) given = ends[i - 1];
         if (failed && !error[0] && PyErr_Occurred()) PyErr_Fetch(&error[0], &error[1], &error[2]);
-        else if (failed) PyErr_Clear();  /* the others get theirs, and the first error is raised */
+        else if (failed) PyErr_Clear();  /* the other requests get their replies, and the first error is raised */
     }
     Py_XDECREF((PyObject *)asked);
     if (fit < 0) taken = -2;
     if (taken > 0 && (!fit || unasked) && unexpected(node, data, given, ends[i], pending, answered + i)) taken = -2;
     if (taken > 0 && (!fit || unasked)) {
-        taken = PyBytes_GET_SIZE(data);  /* of a connection that is given up */
+        taken = PyBytes_GET_SIZE(data);  /* the rest is discarded with the connection */
         *quiet = 0;
     }
     if (ends != few) PyMem_Free(ends);

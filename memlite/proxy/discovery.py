@@ -1,4 +1,4 @@
-"""What a proxy says of its nodes, so that clients can go to them directly."""
+"""Discovery of a proxy's nodes, so that clients can connect to them directly."""
 
 from typing import Final
 
@@ -33,7 +33,7 @@ class Discovery:
         self._cluster = cluster
 
     def config(self, words: list[bytes]) -> bytes:
-        """Return the reply to a ``config`` command, of which these are the words."""
+        """Return the reply to a ``config`` command, given its words."""
         match words[1:3]:
             case [b"get", b"cluster"]:
                 return self._refusal() or config_reply(b"cluster", self._listing())
@@ -47,19 +47,19 @@ class Discovery:
         return self._refusal() or item_reply(self._listing(), unique)
 
     def _refusal(self) -> bytes | None:
-        """Return why the nodes are not listed; None if they are.
+        """Return the reply that says why the nodes are not listed; None if they are.
 
-        Clients that know of fewer nodes than the others place their keys elsewhere.
+        Clients that know of fewer nodes than other clients would place keys elsewhere.
         """
         if any(node.address.path for node in self._cluster.nodes):
             return _NOT_LISTED
         return self._hidden()
 
     def _hidden(self) -> bytes | None:
-        """Return why no client may go to the nodes; None if it may.
+        """Return the reply that says why clients must not bypass the proxy; None if they may.
 
-        One that changes a key at its primary alone would leave old copies on the replicas, and one
-        that changes a key while it moves would lose the change.
+        A client that changes a key at its primary alone would leave old copies on the replicas. A
+        client that changes a key while it moves would lose the change.
         """
         if self._cluster.replicas is not None:
             return _WITH_REPLICAS
@@ -68,12 +68,12 @@ class Discovery:
         return _WITH_HOT_KEYS if self._cluster.hot.active else self._cluster.refusal
 
     def _listing(self) -> bytes:
-        """Return what plain clients understand."""
+        """Return the listing for plain clients."""
         ips = {node.name: node.ip for node in self._cluster.nodes}
         return listing_of(self._cluster.version, self._topology(), lambda node: ips[node.name])
 
     def _description(self) -> bytes:
-        """Return what `memlite.client.ClusterClient` needs to place keys as the proxy does."""
+        """Return the data with which `memlite.client.ClusterClient` places keys like the proxy."""
         return description_of(self._cluster.version, self._topology())
 
     def _topology(self) -> Topology:

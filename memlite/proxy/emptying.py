@@ -1,9 +1,9 @@
-"""What makes a ``flush_all`` final at a memcached.
+"""Making a ``flush_all`` final at a memcached.
 
-There it keeps an item that is read for the second time in about the same second. ``flush_all 1``
-takes everything that has a time up to the current second, at once, and what is stored in the rest
-of it; that second is over when an item can be read back. A memlite needs none of this, and would
-carry ``flush_all 1`` out a second later.
+There, ``flush_all`` spares an item that is read for the second time in about the same second.
+``flush_all 1`` at once removes everything with a time up to the current second, and everything that
+is stored in the rest of that second, which is over when an item can be read back. memlite needs
+none of this, and would carry out ``flush_all 1`` a second later.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ __all__ = ["finish_all", "finish_flush", "is_memcached"]
 
 _FLUSH_SECOND: Final = b"flush_all 1\r\n"
 _SECONDS: Final = 3.0
-"""After which the second is over, whatever can be read: some nodes store nothing."""
+"""Seconds after which that second is taken to be over, as some nodes store nothing."""
 _PAUSE: Final = 0.02
 
 
@@ -34,19 +34,19 @@ def is_memcached(version: bytes) -> bool:
 
 
 def _probe() -> tuple[bytes, bytes]:
-    """Return what stores an item that nobody else has, and what reads it."""
+    """Return a request that stores a unique item, and one that reads it."""
     key = b"memlite:probe:" + os.urandom(8).hex().encode()
     return b"set %b 0 5 0\r\n\r\n" % key, b"get %b\r\n" % key
 
 
 async def finish_flush(ask: Callable[[bytes], Awaitable[bytes]]) -> bytes:
-    """Wait until everything that a node had at a ``flush_all`` is gone for good.
+    """Wait until all items that a node had at a ``flush_all`` are removed for good.
 
     Args:
         ask: sends the node a request, and returns the reply.
 
     Returns:
-        ``OK``, or what the node says instead.
+        ``OK``, or the node's reply if that is another.
     """
     if not is_memcached(await ask(FENCE)):
         return replies.OK
@@ -64,11 +64,11 @@ async def finish_flush(ask: Callable[[bytes], Awaitable[bytes]]) -> bytes:
 
 
 def finish_all(nodes: Sequence[_Node], then: Callable[[bytes], None]) -> None:
-    """Wait likewise for several memcacheds, without a task.
+    """Do the same as `finish_flush` for several memcacheds, without a task.
 
     Args:
         nodes: at least one.
-        then: is given the first reply that is not ``OK``, or that, once all are done.
+        then: called with the first reply that is not ``OK``, else with ``OK``, once all are done.
     """
     _Finishing(nodes, then).start()
 

@@ -27,8 +27,8 @@ class ForwardingExecution:
         cluster: the nodes.
         admin: carries out commands that are not about keys.
         limits: the limits on what clients may send.
-        queue: what requests pass on their way; None if they go to the nodes at once.
-        counts: where commands are counted; None for nowhere.
+        queue: the queue that requests pass through; None if they go straight to the nodes.
+        counts: where commands are counted; None if they are not.
     """
 
     fast_gets = None
@@ -49,7 +49,7 @@ class ForwardingExecution:
         self._queue = queue
         self._counts = counts
         if counts is not None:
-            # Now, as the process may be about to lose read access to Python's files.
+            # Import it now: the process may be about to lose read access to Python's files.
             importlib.import_module("memlite.proxy.counting_executors")
 
     def executor(self, dialect: Dialect, client: ExecutingClient, out: list[Part]) -> ProxyExecutor:

@@ -42,7 +42,7 @@ __all__ = ["ProxyExecutor"]
 
 _RETRIEVALS: Final = frozenset(("get", "gets", "gat", "gats"))
 _READS: Final = frozenset(("get", "gets"))
-"""Those that change nothing."""
+"""Retrievals that change nothing."""
 _NOTHING: Final[dict[bytes, Target]] = {}
 _HIDDEN: Final = {
     "meta_get": (b"EN",),
@@ -50,7 +50,7 @@ _HIDDEN: Final = {
     "meta_delete": (b"HD",),
     "meta_count": (b"HD", b"VA"),
 }
-"""What the replies to quiet meta commands begin with that are not sent."""
+"""The beginnings of replies to quiet meta commands that are not sent."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -64,13 +64,13 @@ class ProxyExecutor(OrderedReplies):
         admin: carries out commands that are not about keys.
         client: the connection.
         out: the list to which replies are appended.
-        recognizer: finds the requests that need no parser; None for none.
+        recognizer: finds the requests that need no parser; None if there is none.
 
     Attributes:
         ended: whether the client has sent ``quit``; any further input is discarded.
         had_to_wait: always False.
-        special: the names of the methods for commands that are not forwarded as they are. Methods
-            themselves, kept by the object, would keep it from being freed.
+        special: the names of the methods for commands that are not forwarded as they are. Bound
+            methods kept by the object would keep it from being freed.
     """
 
     had_to_wait = False
@@ -106,7 +106,7 @@ class ProxyExecutor(OrderedReplies):
         """Forward requests of the usual kinds, if the input begins with them.
 
         Returns:
-            The number of bytes that were taken; the others must be parsed.
+            The number of bytes taken; the rest must be parsed.
         """
         lone = self.lone
         if len(data) <= MAX_GET_LENGTH:
@@ -191,7 +191,7 @@ class ProxyExecutor(OrderedReplies):
             return 0
         shares, order, taken, reads = found
         if taken < len(data) and len(order) < room:
-            return 0  # the others need more than this
+            return 0  # the other requests need more than this
         for node, _, _ in shares:
             if not node.takes_batches:
                 return 0
@@ -220,7 +220,7 @@ class ProxyExecutor(OrderedReplies):
         return len(data)
 
     def _forward_batch(self, requests: list[bytes], targets: list[Target], *, reads: bool) -> bool:
-        """Send each node its requests at once, unless something is unusual."""
+        """Send each node its requests all at once, unless something is unusual."""
         parts: dict[Target, list[bytes]] = gather(targets, requests)
         for target in parts:
             if type(target) is not Node or not target.takes_batches:
@@ -251,7 +251,7 @@ class ProxyExecutor(OrderedReplies):
         self._change(key, noreply)
 
     def set_framed(self, key: bytes, exptime: int, framed: bytes, noreply: bool) -> None:
-        """Forward a set, which has no surplus words."""
+        """Forward a set without surplus words."""
         data = self._request()
         node = self._cluster.node_of_word(key)
         if noreply:
@@ -291,7 +291,7 @@ class ProxyExecutor(OrderedReplies):
     def quit(self) -> None:
         """Close the connection after all earlier commands."""
         self.ended = True
-        # No further input is taken, not even without the parser.
+        # Take no further input, not even past the parser.
         self._by_line, self._recognizer = _NOTHING, None
         self.lone.by_line = self.lone.nodes = None
         request = Request(self)
@@ -358,7 +358,7 @@ class ProxyExecutor(OrderedReplies):
         """Ask each node for its keys.
 
         Args:
-            name: of the command.
+            name: the name of the command.
             keys: all keys.
             nodes: the node of each.
             command: the request up to the first key.
@@ -386,11 +386,11 @@ class ProxyExecutor(OrderedReplies):
 
     def _forward_meta(self, name: str, meta: MetaRequest) -> None:
         data = self._request()
-        # Except for the key, only an opaque can contain one.
+        # Except for the key, only an opaque can contain a NUL.
         nul = b"\0" in data and b"\0" in data[: data.index(b"\n")]
         node = NO_NUL if nul else self._cluster.node_of(meta.key)
         reads = name == "meta_get" and meta.touch is None and meta.vivify is None
-        if meta.quiet and name in _HIDDEN:  # `me` takes no notice of it
+        if meta.quiet and name in _HIDDEN:  # `me` ignores it
             data = without_quiet(data, 3 if name == "meta_set" else 2)
             kind = QuietRead if reads else Quiet
             self._forward(node, data, kind(self, _HIDDEN[name]))
@@ -402,7 +402,7 @@ class ProxyExecutor(OrderedReplies):
             self._forward(node, data, Read(self) if reads else Request(self))
 
     def _too_large(self, command: bytes, key: bytes, noreply: bool) -> None:
-        """Refuse a value; as a set would have replaced it, the old item goes."""
+        """Refuse a value, and delete the old item if a set would have replaced it."""
         if command in (b"set", b"ms"):
             node = self._cluster.node_of(key)
             request = Silent(self) if noreply else Replaced(self, replies.TOO_LARGE)

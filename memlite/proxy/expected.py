@@ -1,7 +1,7 @@
-"""What nodes were asked and have not answered, and whether a reply is one to that.
+"""Requests that nodes have not answered, and the check that replies fit them.
 
-A reply of another kind, or with another key, shows that the node and the proxy are out of step: all
-further replies may be to other requests.
+A reply of the wrong kind, or with the wrong key, shows that the node and the proxy are out of step:
+all further replies may belong to other requests.
 """
 
 from collections import deque
@@ -40,12 +40,12 @@ REPLIES: Final[dict[bytes, tuple[bytes, ...]]] = {
     b"flush_all": (b"OK",),
     b"version": (b"VERSION ",),
 }
-"""The replies to each command, errors apart, which any may have; C has the same table.
+"""The replies to each command, except errors, which any may get; C has the same table.
 
-Words may follow one that ends with a space: memcached before 1.6.10 says ``OK`` for ``HD``, and 1.5
-``ST`` and ``DE``. Of a retrieval it is the form of each item, which may have a cas unique in any
-case; ``END`` comes last.
-Commands that are not in here may be answered with anything.
+Words may follow a reply that ends with a space. memcached before 1.6.10 says ``OK`` for ``HD``, and
+1.5 says ``ST`` and ``DE``. For a retrieval, the entry is the form of each item, which may have a
+cas unique in any case; ``END`` comes last.
+Commands that are not listed may get any reply.
 """
 
 _ERRORS: Final = (b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR")
@@ -59,17 +59,17 @@ _SHOWN: Final = 40
 
 
 def shown(reply: bytes) -> str:
-    """Return what an error says of a reply: the beginning of its line, printable."""
+    """Return a reply as shown in an error: the beginning of its line, printable."""
     line = reply.partition(b"\r\n")[0]
     return repr(line[:_SHOWN])[1:] + ("..." if len(line) > _SHOWN else "")
 
 
 def fits(request: bytes, reply: bytes) -> bool:
-    """Return whether a node may answer a request so.
+    """Return whether a reply fits a request.
 
     Args:
         request: the request; it may lack its value.
-        reply: all of the reply.
+        reply: the whole reply.
     """
     if reply == b"STORED\r\n" and request[:4] == b"set ":
         return True
@@ -102,12 +102,12 @@ def _is_error(reply: bytes) -> bool:
 
 
 def _are_items(keys: Sequence[bytes], reply: bytes, least: int) -> bool:
-    """Return whether a reply is items of these keys, in order, and ``END`` or an error.
+    """Return whether a reply consists of items of these keys, in order, and ``END`` or an error.
 
     Args:
         keys: the keys.
         reply: the reply.
-        least: how many words an item has at least.
+        least: the least number of words in an item.
     """
     position, following = 0, iter(keys)
     while reply[position : position + 6] == b"VALUE ":
@@ -115,7 +115,7 @@ def _are_items(keys: Sequence[bytes], reply: bytes, least: int) -> bool:
         words = reply[position:end].split(b" ")
         if not least <= len(words) <= 5 or not all(map(bytes.isdigit, words[2:])):
             return False
-        if words[1] not in following:  # which goes on behind it
+        if words[1] not in following:  # which continues after it
             return False
         position = end + 4 + int(words[3])
     return reply[position:] == b"END\r\n" or _is_error(reply[position:])
@@ -124,7 +124,7 @@ def _are_items(keys: Sequence[bytes], reply: bytes, least: int) -> bool:
 def _is_of(words: Sequence[bytes], line: bytes) -> bool:
     """Return whether a meta reply names the key and the opaque of its request, if it names any."""
     tokens = line.split(b" ")[1:]
-    # One may be in base64 and the other not, or in another form of it.
+    # One key may be in base64 and the other not, or in another form of it.
     encoded = b"b" in words or b"b" in tokens
     for token in tokens:
         if token[:1] == b"k" and [token[1:]] != words[1:2] and not encoded:
@@ -135,10 +135,10 @@ def _is_of(words: Sequence[bytes], line: bytes) -> bool:
 
 
 class AskedInPython:
-    """What a node was sent and has not answered.
+    """The requests that a node was sent and has not answered.
 
-    It is kept as it was sent: one request, or several that have the same receiver. Of those that
-    are long only the lines are kept, as a tuple of them.
+    They are kept as sent: one request, or several that have the same receiver. Of long ones only
+    the lines are kept, in a tuple.
     """
 
     __slots__ = ("_entries", "_position")
@@ -148,16 +148,16 @@ class AskedInPython:
         self._position = 0  # of the next request in the first entry
 
     def extend(self, requests: list[bytes]) -> None:
-        """Note what was sent; each has one receiver."""
+        """Add requests that were sent; each has one receiver."""
         for request in requests:
             self._entries.append(request if len(request) <= _MOST_KEPT else _lines(request))
 
     def take(self, reply: bytes, more: bool) -> bool:
-        """Return whether a reply fits the next request, which is over with it.
+        """Return whether a reply fits the next request, which it completes.
 
         Args:
             reply: the reply.
-            more: whether the receiver takes others after it.
+            more: whether the receiver takes further replies after it.
         """
         if not self._entries:
             return True
@@ -175,7 +175,7 @@ class AskedInPython:
         return True
 
     def skip(self) -> None:
-        """Forget what the next receiver has asked for."""
+        """Forget the requests of the next receiver."""
         if self._entries:
             self._entries.popleft()
         self._position = 0
@@ -187,7 +187,7 @@ class AskedInPython:
 
 
 def _end_of_request(data: bytes, position: int, *, bare: bool) -> int:
-    """Return where a request ends, with its value unless they are `bare`."""
+    """Return where a request ends, including its value unless the requests are `bare`."""
     end = data.find(b"\n", position) + 1
     if not end:
         return len(data)
@@ -200,7 +200,7 @@ def _end_of_request(data: bytes, position: int, *, bare: bool) -> int:
 
 
 def _lines(data: bytes) -> bytes | tuple[bytes]:
-    """Return the lines of requests without the values, or what was given if none has any."""
+    """Return the lines of requests without their values, or `data` if there are no values."""
     lines: list[bytes] = []
     position = 0
     while position < len(data):

@@ -1,4 +1,4 @@
-"""Moves of keys between nodes that are over, while requests from before are still in progress."""
+"""Finished moves of keys between nodes, while their requests are still in progress."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,14 +19,14 @@ _FULL: Final = b"SERVER_ERROR too many requests wait for keys that have moved\r\
 
 
 class FinishedMoves:
-    """Delays requests that would overtake earlier ones, which a move that is over still has.
+    """Delays requests that would overtake earlier ones, which a finished move still has.
 
-    No request is given to such a move any more, so that it is done within a few deadlines, however
-    busy a key is: after that, its requests would miss what other moves do, and copies on other
-    nodes. Those that have waited are sent in the order in which they came.
+    Such a move gets no further requests, so that it is done within a few deadlines, however busy a
+    key is: after that, its requests would miss what other moves do, and copies on other nodes.
+    Delayed requests are sent in order of arrival.
 
     Args:
-        find: returns what has a key.
+        find: returns the target of a key.
         forget: forgets which nodes keys have, so that `target` is asked.
         delivered: called after replies were handed out.
         changes: the changes in progress of keys that have copies.
@@ -50,8 +50,8 @@ class FinishedMoves:
         self._moves: list[Moving] = []
         self._missing = 0  # ends of requests in progress
         self._waiting: list[Callable[[], None]] = []
-        self._keys: set[bytes] = set()  # of what waits
-        self._all_wait = False  # for something that concerns all keys
+        self._keys: set[bytes] = set()  # of requests that wait
+        self._all_wait = False  # for a request that concerns all keys
         self._bytes = 0
 
     def begin(self, moving: Moving) -> None:
@@ -80,9 +80,9 @@ class FinishedMoves:
         self._delivered()
 
     def target(self, key: bytes) -> Target | None:
-        """Return what requests for a key are sent to; None for what has it anyway."""
+        """Return the target of requests for a key; None for its usual target."""
         if self._changes.resuming:
-            return None  # it has waited for a change, and came before what waits here
+            return None  # the request waited for a change, and came before those that wait here
         waiting = _Waiting(self, key, partial(self._find, key))
         for moving in self._moves:
             if moving.flushes:
@@ -91,19 +91,19 @@ class FinishedMoves:
         return waiting if known or any(moving.uses(key) for moving in self._moves) else None
 
     def everyone(self, find: Callable[[], Target]) -> Target:
-        """Return what a request for all nodes is sent to; `find` is called when it has waited."""
+        """Return the target of a request for all nodes; `find` is called when it has waited."""
         return _Waiting(self, None, find)
 
     def send(
         self, key: bytes | None, find: Callable[[], Target], request: bytes, receiver: Receiver
     ) -> None:
-        """Have a request wait, if there still is something to wait for."""
+        """Queue a request, or send it if there is nothing left to wait for."""
         if not self.active:
             find().send(request, receiver)
             return
         if key is None:
             for moving in self._moves:
-                if moving.flushes:  # behind requests that wait for that flush
+                if moving.flushes:  # after the requests that wait for that flush
                     moving.flushing.wait(partial(self.send, None, find, request, receiver))
                     return
         if len(self._waiting) >= _MAX_WAITING or self._bytes + len(request) > _MAX_BYTES:
@@ -119,7 +119,7 @@ class FinishedMoves:
 
 
 class _Waiting:
-    """What requests are sent to that wait for a move's."""
+    """The target of requests that wait for those of a finished move."""
 
     __slots__ = ("_find", "_key", "_moves")
 

@@ -1,9 +1,9 @@
-/* Sends what waits for a node, once in an iteration of the event loop: `Node._flush` in node.py. */
+/* Sends the queue of a node, once per iteration of the event loop: `Node._flush` in node.py. */
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc call;
-    PyObject *node, *calls;  /* the latter are what an iteration of the loop begins with; NULL until then */
+    PyObject *node, *calls;  /* `calls` makes the calls at the start of an iteration of the loop; NULL until needed */
 } Flusher;
 
 static PyObject *s_flush, *s_together, *s_call_together, *s_loop, *s_call_soon, *s_send;
@@ -66,7 +66,7 @@ static PyTypeObject Flusher_type = {
     .tp_dealloc = (destructor)flusher_dealloc,
 };
 
-/* Calls what is to be called in this iteration of the event loop: `Scheduler._call_together`. */
+/* Makes the calls that are due in this iteration of the event loop: `Scheduler._call_together`. */
 
 typedef struct {
     PyObject_HEAD
@@ -90,7 +90,7 @@ static void calls_dealloc(Calls *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-/* Has the event loop call those from `at` on, one by one: one before them has failed, and its error is the one that counts. */
+/* Makes the event loop call the functions from `at` on, one by one. An earlier function has failed; its error is kept. */
 static void call_others_soon(PyObject *scheduler, PyObject *functions, Py_ssize_t at) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -140,7 +140,7 @@ static PyTypeObject Calls_type = {
     .tp_dealloc = (destructor)calls_dealloc,
 };
 
-/* Those of a scheduler. Without a reference. */
+/* Returns the `Calls` of a scheduler, as a borrowed reference. */
 static PyObject *calls_of(Flusher *flusher, PyObject *scheduler) {
     Calls *calls = (Calls *)flusher->calls;
     if (calls && calls->scheduler == scheduler) return (PyObject *)calls;
@@ -152,7 +152,7 @@ static PyObject *calls_of(Flusher *flusher, PyObject *scheduler) {
     return flusher->calls;
 }
 
-/* Has a node's flusher called with others in the next iteration of the event loop: `Scheduler.call_together`. */
+/* Schedules a node's flusher, with others, for the next iteration of the event loop: `Scheduler.call_together`. */
 static int call_together(PyObject *scheduler, PyObject *flusher) {
     PyObject *together = PyObject_GetAttr(scheduler, s_together), *result = NULL;
     if (together && PyList_CheckExact(together) && PyList_GET_SIZE(together)) {
@@ -169,7 +169,7 @@ static int call_together(PyObject *scheduler, PyObject *flusher) {
     return result ? 0 : -1;
 }
 
-/* Has what waits for a node be sent in the next iteration of the event loop: `Node._flush_next`. */
+/* Schedules the sending of a node's queue for the next iteration of the event loop: `Node._flush_next`. */
 static int flush_next(PyObject *node) {
     PyObject *lease = get(node, &known.lease), *until = lease ? get(lease, &known.lease_until) : NULL;
     Py_XDECREF(lease);
@@ -181,7 +181,7 @@ static int flush_next(PyObject *node) {
     return failed;
 }
 
-/* Has `node` send a request; what `Node.send` does if nothing is special is done here. */
+/* Sends a request through `node`; handles the usual case of `Node.send` here. */
 static int send_by(PyObject *node, PyObject *data, PyObject *receiver) {
     PyObject *result, *queue, *pending = NULL;
     int is = Py_IS_TYPE(node, known.node) ? is_same(node, &known.limited, Py_False) : 0, failed = -1;

@@ -1,4 +1,4 @@
-/* Replies taken apart and put together: the counterpart of framing.py. */
+/* Splitting and joining of replies: the counterpart of framing.py. */
 
 #define MOST_OWNERS 64
 
@@ -27,7 +27,7 @@ static PyObject *items(PyObject *self, PyObject *const *args, Py_ssize_t count) 
     Py_ssize_t size = PyList_GET_SIZE(args[0]);
     PyObject *found = PyList_New(size);
     if (!found) return NULL;
-    int over = 0;  /* what follows is no whole item */
+    int over = 0;  /* whether no complete item follows */
     for (Py_ssize_t i = 0; i < size; i++) {
         PyObject *key = PyList_GET_ITEM(args[0], i);
         if (!PyBytes_Check(key)) {
@@ -57,7 +57,7 @@ static PyObject *gather(PyObject *self, PyObject *const *args, Py_ssize_t count)
     if (count != 2 || !PyList_Check(args[0]) || !PyList_Check(args[1])
         || PyList_GET_SIZE(args[0]) != PyList_GET_SIZE(args[1]))
         return PyErr_Format(PyExc_ValueError, "two lists of the same length are needed");
-    PyObject *owners[MOST_OWNERS], *lists[MOST_OWNERS];  /* of the first ones, without references */
+    PyObject *owners[MOST_OWNERS], *lists[MOST_OWNERS];  /* the first owners and their lists, borrowed */
     int known = 0;
     PyObject *found = PyDict_New();
     for (Py_ssize_t i = 0; found && i < PyList_GET_SIZE(args[0]); i++) {
@@ -67,7 +67,7 @@ static PyObject *gather(PyObject *self, PyObject *const *args, Py_ssize_t count)
         list = at < known ? lists[at] : PyDict_GetItemWithError(found, owner);
         if (!list && !PyErr_Occurred() && (list = PyList_New(0))) {
             int failed = PyDict_SetItem(found, owner, list);
-            Py_DECREF(list);  /* the dictionary has it */
+            Py_DECREF(list);  /* the dictionary holds a reference */
             if (failed) list = NULL;
             else if (known < MOST_OWNERS) { owners[known] = owner; lists[known++] = list; }
         }

@@ -1,6 +1,6 @@
-"""Bytes of requests and replies, taken apart and put together; in C if that was compiled.
+"""Splitting and joining of requests and replies, in C if that was compiled.
 
-Whether it was shows only in the time it takes.
+The C and Python versions differ only in speed.
 """
 
 from collections.abc import Callable
@@ -20,10 +20,10 @@ __all__ = [
 ]
 
 _VERSION: Final = 7
-"""`_native.c` has the same."""
+"""`_native.c` has the same version."""
 
 NATIVE: Final[Any] = extension("memlite.proxy._native", _VERSION)
-"""The module in C; None if it is not used."""
+"""The C module; None if it is not used."""
 
 
 def gather_in_python(owners: list[Any], values: list[bytes]) -> dict[Any, list[bytes]]:
@@ -40,13 +40,13 @@ def gather_in_python(owners: list[Any], values: list[bytes]) -> dict[Any, list[b
 def interleave_in_python(
     owners: list[Any], parts: dict[Any, list[bytes]], each: bytes, last: bytes
 ) -> bytes:
-    """Return pieces in the order of their owners: what undoes `gather`.
+    """Return pieces in the order of their owners; this undoes `gather`.
 
     Args:
-        owners: the owner of each piece; they are told apart by their identity.
-        parts: the pieces of each, as many as it is named in `owners`, or more.
-        each: what follows a piece.
-        last: what follows all of them.
+        owners: the owner of each piece; owners are told apart by identity.
+        parts: the pieces of each owner, at least as many as it has entries in `owners`.
+        each: the bytes after each piece.
+        last: the bytes after all pieces.
     """
     iterators = dict(zip(parts, map(iter, parts.values()), strict=True))
     pieces = [next(iterators[owner]) for owner in owners]

@@ -1,4 +1,4 @@
-"""The gutter: nodes that serve the keys of others that are down, for a short time."""
+"""The gutter: nodes that serve the keys of nodes that are down, for a short time."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,14 +17,14 @@ _REFUSED = b"SERVER_ERROR not possible while the node is down: the gutter has no
 class Gutter:
     """Serves keys of nodes that are down.
 
-    What an earlier outage has left in the gutter would be stale. So each time that a node goes
-    down, the gutter is emptied before it serves that node's keys.
+    Items left in the gutter by an earlier outage would be stale. So each time a node goes down, the
+    gutter is emptied before it serves that node's keys.
 
     Args:
         nodes: the nodes of the gutter.
         index: returns the index of the node that has a key.
-        ttl: seconds that items live at most.
-        most: for how many nodes it serves at the same time.
+        ttl: the longest time to live of items, in seconds.
+        most: the most nodes that it stands in for at the same time.
 
     Attributes:
         nodes: as above.
@@ -43,7 +43,7 @@ class Gutter:
         self.requests = 0
 
     def open(self, away: Node) -> None:
-        """Prepare to serve the keys of a node that is down, unless too many are."""
+        """Prepare to serve the keys of a node that is down, unless too many are down."""
         if away not in self._ready and len(self._ready) < self.most:
             self._ready[away] = emptied = _Emptied()
             for node in self.nodes:
@@ -97,14 +97,14 @@ class Gutter:
 
 
 class _Emptied:
-    """Which nodes of the gutter were emptied since a node went down."""
+    """The nodes of the gutter that were emptied since a node went down."""
 
     def __init__(self) -> None:
         self._done: set[Node] = set()
         self._asked: set[Node] = set()
 
     def has(self, node: Node) -> bool:
-        """Return whether a node was emptied; if not, it is asked to."""
+        """Return whether a node was emptied; if not, send it a flush once."""
         if node not in self._done and node not in self._asked:
             self._asked.add(node)
             absence = node.returning.absence
@@ -119,7 +119,7 @@ class _Emptied:
 
 
 class _Emptying:
-    """Receives the reply of a node that was asked to forget its items."""
+    """Receives the reply of a node to a flush."""
 
     reads = False
 

@@ -1,4 +1,4 @@
-"""Requests as the gutter gets them: with a short time to live, or not at all."""
+"""Requests rewritten for the gutter, with a short time to live; some are refused."""
 
 from base64 import b64decode
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ _Change: TypeAlias = Callable[[_Words, int, float], _Words | None]
 
 
 def words_of(request: bytes) -> _Words:
-    """Return the words of a request's line. Only spaces divide them: a key may have a tab."""
+    """Return the words of a request's line, split only at spaces: a key may contain a tab."""
     line = request[: request.index(b"\n")].removesuffix(b"\r")
     return [word for word in line.split(b" ") if word]
 
@@ -43,13 +43,13 @@ def rewritten(request: bytes, ttl: int, now: float) -> bytes | None:
     """Return a request whose item expires soon.
 
     Args:
-        request: one that a node would have got.
+        request: the request that a node would have got.
         ttl: seconds that items live at most.
         now: the unix time.
 
     Returns:
-        None for what builds on an earlier value or on a cas unique: that of the gutter means
-        nothing to the node, and the other way round.
+        The request; None if it builds on an earlier value or a cas unique: those of the
+        gutter mean nothing to the node, and vice versa.
     """
     end = request.index(b"\n") + 1
     words = words_of(request)
@@ -62,7 +62,7 @@ def capped(exptime: int, ttl: int, now: float) -> int:
     """Return an exptime that is at most `ttl` seconds from now.
 
     Args:
-        exptime: as of a client: 0 for never, up to 30 days relative, above that a unix time,
+        exptime: as sent by a client: 0 for never, up to 30 days relative, above that a unix time,
             negative for expired.
         ttl: seconds.
         now: the unix time.

@@ -1,4 +1,4 @@
-"""Keys that are reassigned to another node without their items, before all proxies know it."""
+"""Keys that are reassigned to another node without their items, until all proxies know."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +24,7 @@ class _Target(Protocol):
 
 
 class _Owners(NamedTuple):
-    """Which nodes had keys, and until when another proxy may think that they still have."""
+    """The former nodes of keys, and until when another proxy may think they still have them."""
 
     owners: Callable[[bytes], tuple[NodeAddress, ...]]
     until: float
@@ -36,13 +36,13 @@ class Handover:
     Otherwise one proxy would read a key at its old node after another has changed it at the new
     one. A read is a miss, as it would be at a node that has just joined, unless a change of its key
     waits. Changes wait, and are then carried out in the order in which they came. With replicas,
-    all requests wait: the key's new node has a copy. They wait for longer: a proxy that cannot read
-    the store goes on for the rest of its lease, and may reach a node that is there again.
+    all requests wait: the key's new node has a copy. They wait longer: a proxy that cannot read the
+    store continues for the rest of its lease, and may reach a node that has come back.
 
     Args:
-        scheduler: ends it.
-        seconds: after which all proxies that read the store know of a change; 0 if they need not
-            agree.
+        scheduler: ends the delay.
+        seconds: the time after which all proxies that read the store know of a change; 0 if they
+            need not agree.
         forget: forgets which nodes keys have, so that `concerns` is asked.
         delivered: called after replies were handed out.
     """
@@ -61,13 +61,13 @@ class Handover:
         self._owners: list[_Owners] = []
         self._waiting: list[Callable[[], None]] = []
         self._keys: set[bytes] = set()  # of changes that wait
-        self._all_wait = False  # for something that concerns all keys
+        self._all_wait = False  # for a request that concerns all keys
         self._copied = False  # there are copies, so that no read is a miss
         self._bytes = 0
 
     @property
     def active(self) -> bool:
-        """Whether keys get another node at the moment."""
+        """Whether keys are being reassigned to other nodes."""
         return bool(self._owners)
 
     @property
@@ -76,11 +76,11 @@ class Handover:
         return bool(self._waiting)
 
     def begin(self, before: Topology, after: Topology) -> None:
-        """Note that the nodes are others from now on.
+        """Note that the nodes have changed.
 
         Args:
             before: the nodes until now.
-            after: the nodes from now on. Where keys are while they move is known to all.
+            after: the nodes from now on. While keys move, all proxies know where they are.
         """
         move = before.move
         moved = move is not None and move.phase in (Phase.MOVE, Phase.SETTLE)
@@ -104,18 +104,18 @@ class Handover:
         return self._all_wait or any(one.owners(key) != owners for one in self._owners)
 
     def target(self, key: bytes | None, find: Callable[[], _Target]) -> "_Target":
-        """Return what requests for a key are sent to.
+        """Return the target of requests for a key.
 
         Args:
             key: the key; None for a request for all nodes.
-            find: returns what they are sent to when it is over.
+            find: returns their target when the delay is over.
         """
         return _Waiting(self, key, find)
 
     def send(
         self, key: bytes | None, find: Callable[[], _Target], request: bytes, receiver: Receiver
     ) -> None:
-        """Answer a request, or have it wait."""
+        """Answer a request, or delay it."""
         if not self._owners:
             find().send(request, receiver)
             return
@@ -154,7 +154,7 @@ def _carry_out(find: Callable[[], _Target], request: bytes, receiver: Receiver) 
 
 
 class _Waiting:
-    """What requests for a key are sent to while its node changes."""
+    """The target of requests for a key while its node changes."""
 
     __slots__ = ("_find", "_handover", "_key")
 

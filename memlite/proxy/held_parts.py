@@ -1,4 +1,4 @@
-"""Parts of replies that wait for the others, of requests that were split behind an executor."""
+"""Parts of replies that wait for other parts, for requests split downstream of an executor."""
 
 from typing import Final
 
@@ -11,13 +11,13 @@ TOO_MUCH: Final = b"SERVER_ERROR too many parts of replies wait for others\r\n"
 
 
 class HeldParts:
-    """Bounds the parts of all replies together.
+    """Bounds the total size of the parts of all replies.
 
-    What an executor has split is counted as held for its client; see `memlite.proxy.held_replies`.
-    What is split behind it, no client knows of.
+    Parts that an executor has split count as held for its client; see `memlite.proxy.held_replies`.
+    Parts that are split downstream of it are not known to any client.
 
     Args:
-        most: bytes.
+        most: the limit in bytes.
 
     Attributes:
         size: bytes held.
@@ -28,9 +28,9 @@ class HeldParts:
         self.size = 0
 
     def hold(self, size: int) -> bool:
-        """Count bytes that are to be held; return whether there is room, else nothing is counted.
+        """Count bytes to be held, if there is room for them; return whether there is.
 
-        A part that is alone has room, however large it is.
+        There is always room for a single part, however large.
         """
         if self.size and self.size + size > self.most:
             return False
@@ -38,9 +38,9 @@ class HeldParts:
         return True
 
     def release(self, size: int) -> None:
-        """Count bytes no more."""
+        """Stop counting bytes that were held."""
         self.size -= size
 
 
 PARTS: Final = HeldParts(MAX_UNREAD)
-"""Those of this process."""
+"""The parts held by this process."""

@@ -1,4 +1,4 @@
-"""Looks at replies that wait for an earlier one of the same client."""
+"""Periodic count of replies that wait for an earlier one to the same client."""
 
 import asyncio
 from collections.abc import Iterable
@@ -12,21 +12,21 @@ from memlite.server.scheduler import Scheduler
 __all__ = ["HeldReplies"]
 
 _INTERVAL: Final = 0.1
-"""Seconds between two looks: what comes in between may exceed the limit."""
+"""Seconds between two checks; replies that arrive in between may exceed the limit."""
 
 
 class HeldReplies:
-    """Has what is held for clients counted while something keeps replies from being sent.
+    """Counts the bytes held for clients while something keeps replies from being sent.
 
     A client's replies are sent in the order of its requests. If one node is slow, others may have
-    answered all that came after a request for it. Nothing is looked at while no node is slow: a
-    reply then waits for as long as another takes.
+    answered all requests that came after one for it. Nothing is checked while no node is slow: a
+    reply then waits only for as long as another takes.
 
     Args:
         cluster: the nodes.
-        unread: counts, and disconnects clients.
+        unread: counts the bytes, and disconnects clients.
         clients: the connections.
-        scheduler: calls.
+        scheduler: schedules the checks.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class HeldReplies:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the checks."""
         self._timer = self._scheduler.call_later(_INTERVAL, self._next)
 
     def stop(self) -> None:
-        """Stop."""
+        """Stop the checks."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -58,7 +58,7 @@ class HeldReplies:
         self.start()
 
     def look(self) -> None:
-        """Count what is held, if a node has not answered what it was sent before the last look."""
+        """Count held replies, if a node has not answered all requests from before the last look."""
         nodes, asked = self._cluster.every_node, self._asked
         slow = any(node.answered < asked.get(node, 0) for node in nodes)
         self._asked = {node: node.requests for node in nodes}

@@ -34,12 +34,12 @@ def assemble(
         config: the settings.
         listeners: the sockets for HTTP.
         tls: the TLS settings; None without TLS.
-        stats: collects what is shown.
+        stats: collects the figures shown.
         hot_keys: the keys of requests that were sampled.
         slow: the slow log; None without one.
 
     Raises:
-        StartError: the file of the token cannot be used.
+        StartError: the token file cannot be used.
     """
     sources = HttpSources(
         stats.snapshot,

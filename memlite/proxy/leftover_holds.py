@@ -1,8 +1,8 @@
-"""Holds that are found where a key has its primary, since the nodes have changed.
+"""Holds that are found at a key's primary because the nodes have changed.
 
 A hold protects a copy from a change at the primary. At the primary itself it protects nothing
-once the change is over for which it was put there: a ``set`` replaces it at any time. Commands
-that build on the item would take it for one.
+once the change that it was placed for is over: a ``set`` replaces it at any time. Commands that
+build on the item would mistake it for one.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class _Primary(Protocol):
 
 
 def odd(node: _Primary) -> bytes:
-    """Return the reply to a request for a key of which a node has only a hold."""
+    """Return the reply to a request for a key for which a node has only a hold."""
     return _ODD % node.name.encode("ascii", "backslashreplace")
 
 
@@ -40,8 +40,9 @@ def remove_leftover(node: _Primary, key: Key, newest: float, then: Callable[[byt
     Args:
         node: the primary.
         key: the key.
-        newest: how many seconds a hold has left, at most, whose change must be over.
-        then: is given nothing if there is none any more, else the reply to a request for the key.
+        newest: the most seconds that are left to a hold whose change must be over.
+        then: called with empty bytes if no hold is left, else with the reply to a request for the
+            key.
     """
 
     def seen(reply: bytes, failed: bool) -> None:
@@ -59,7 +60,7 @@ def remove_leftover(node: _Primary, key: Key, newest: float, then: Callable[[byt
         if held and (left is None or not 0 <= left <= newest):
             then(odd(node))
             return
-        # If it is another one by now, the request finds that.
+        # If it is another hold by now, the request finds that one.
         node.send(drop(key, number(reply, b"c") or 0), Answer(lambda *_: then(b"")))
 
     node.send(state(key), Answer(seen, reads=True))

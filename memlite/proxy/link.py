@@ -1,4 +1,4 @@
-"""A connection to a node: what arrives is split into replies."""
+"""A connection to a node, whose input is split into replies."""
 
 import asyncio
 import contextlib
@@ -20,13 +20,13 @@ class NodeLostError(Exception):
 
 
 class LinkOwner(Protocol):
-    """Takes what arrives on a connection."""
+    """Receives the input of a connection."""
 
     def usual_received(self, data: bytes) -> int:
-        """Take replies of the usual kinds, if what arrived begins with them.
+        """Take replies of the usual kinds, if the input begins with them.
 
         Returns:
-            The number of bytes that were taken; the others must be split into replies.
+            The number of bytes taken; the rest must be split into replies.
         """
 
     def replies_received(self, replies: list[bytes]) -> None:
@@ -37,7 +37,7 @@ class LinkOwner(Protocol):
 
         Args:
             reason: why.
-            down: whether the node is at fault, so that it is no use to connect again at once.
+            down: whether the node is at fault, so that reconnecting at once is no use.
         """
 
     def resumed(self) -> None:
@@ -49,13 +49,13 @@ class Link(asyncio.Protocol):
     """One connection to a node.
 
     Args:
-        owner: takes what arrives.
+        owner: receives the input.
 
     Attributes:
-        transport: sends.
+        transport: sends requests.
         paused: whether the transport has enough to send.
-        write: sends, by way of the transport or past it.
-        ended: done when the connection is closed, or another owner has it.
+        write: sends bytes, through the transport or past it.
+        ended: done when the connection is closed or handed over to another owner.
     """
 
     __slots__ = (
@@ -72,26 +72,26 @@ class Link(asyncio.Protocol):
         self._split = self._scanner.split
         self._asking: asyncio.Future[bytes] | None = None
         self._closed = False
-        self._usual = True  # whether replies are the owner's, and the next one begins
+        self._usual = True  # whether a new reply comes next, for the owner
         self.paused = False
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def ask(self, request: bytes, expected: bytes) -> None:
-        """Send a request of the proxy's own, and wait for the reply.
+        """Send one of the proxy's own requests, and wait for the reply.
 
         Args:
             request: its bytes.
-            expected: what the reply must begin with.
+            expected: the required beginning of the reply.
 
         Raises:
-            NodeLostError: the reply is another, or the connection was lost.
+            NodeLostError: the reply is a different one, or the connection was lost.
         """
         reply = await self.request(request)
         if not reply.startswith(expected):
             raise NodeLostError(f"it answers {_text(reply)}")
 
     async def request(self, request: bytes) -> bytes:
-        """Send a request of the proxy's own, and return the reply.
+        """Send one of the proxy's own requests, and return the reply.
 
         Raises:
             NodeLostError: there is more than one reply, or the connection was lost.
@@ -105,18 +105,18 @@ class Link(asyncio.Protocol):
         return reply
 
     def hand_over(self, owner: LinkOwner) -> None:
-        """Let another take what arrives from now on."""
+        """Pass all further input to another owner."""
         self._owner = owner
         self.ended.set_result(None)
 
     def reset(self) -> None:
-        """Close the connection at once, and discard what has not been sent yet."""
+        """Close the connection at once, and discard unsent data."""
         if self._closed:
             return
         sock = self.transport.get_extra_info("socket")
         if sock is not None:
             with contextlib.suppress(OSError):
-                # Otherwise the system goes on to send what it has, as long as nobody says no.
+                # Otherwise the system keeps sending what it has, unless the peer refuses it.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close()
 
@@ -126,7 +126,7 @@ class Link(asyncio.Protocol):
         return peer[0] if isinstance(peer, tuple) else ""
 
     def close(self) -> None:
-        """Close the connection at once; nothing of the node is told."""
+        """Close the connection at once, without telling the owner."""
         self._closed = True
         self._usual = False
         if hasattr(self, "transport"):
@@ -151,7 +151,7 @@ class Link(asyncio.Protocol):
         self._owner.resumed()
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of the replies."""
+        """Take the next part of the replies."""
         while self._usual:
             taken = self._owner.usual_received(data)
             if taken == len(data):

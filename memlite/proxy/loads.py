@@ -1,4 +1,4 @@
-"""Which keys are hot, by what nodes report, or the proxy has sampled itself."""
+"""Detection of hot keys, from nodes' reports or the proxy's own samples."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from urllib.parse import unquote_to_bytes
 __all__ = ["Load", "hot", "loads_of", "worth_it"]
 
 _LEAST_SAMPLES: Final = 20
-# A change costs about three requests at each node. They must not add more than a third.
+# A change costs about three requests at each node. These must not add more than a third.
 _READS_PER_CHANGE: Final = 10
 
 
 @dataclass(slots=True)
 class Load:
-    """What is asked for one key.
+    """The load of one key.
 
     Attributes:
-        share: its requests in percent of those that a node gets on average.
+        share: its requests, in percent of the requests of an average node.
         reads: reads per second.
         changes: changes per second.
     """
@@ -30,10 +30,10 @@ class Load:
 def loads_of(
     reports: Sequence[Mapping[str, str]], nodes: int, promoted: Container[bytes] = ()
 ) -> dict[bytes, Load]:
-    """Return the loads of the keys that are reported.
+    """Return the loads of the reported keys.
 
     Args:
-        reports: ``stats hotkeys`` of all nodes; or that of a proxy, which knows nothing of copies.
+        reports: ``stats hotkeys`` of all nodes, or of a proxy, which does not know about copies.
         nodes: how many nodes there are.
         promoted: keys that have copies, whose changes the nodes count several times.
     """
@@ -64,12 +64,12 @@ def loads_of(
 
 
 def worth_it(load: Load, nodes: int, *, promoted: bool) -> bool:
-    """Return whether a key is read so much more often than changed that copies pay.
+    """Return whether a key is read so much more often than changed that copies pay off.
 
     Args:
-        load: of the key.
+        load: the load of the key.
         nodes: how many nodes there are.
-        promoted: whether it is promoted already; then half as often is enough.
+        promoted: whether the key is promoted already; then half as often is enough.
     """
     needed = _READS_PER_CHANGE * nodes * load.changes
     return load.reads >= (needed / 2 if promoted else needed)
@@ -79,7 +79,7 @@ def hot(loads: Mapping[bytes, Load], nodes: int, percent: float) -> list[bytes]:
     """Return the keys that are worth a promotion, the hottest first.
 
     Args:
-        loads: of some keys.
+        loads: the loads of some keys.
         nodes: how many nodes there are.
         percent: the least share of an average node's requests.
     """

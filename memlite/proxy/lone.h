@@ -1,16 +1,16 @@
-/* A request that came alone: Lone in single_requests.py. */
+/* A request that arrived alone: Lone in single_requests.py. */
 
 struct Lone {
     PyObject_HEAD
     PyObject *executor, *write, *counters;
-    PyObject *by_line, *nodes;  /* dictionaries, or None while a request must not come alone */
+    PyObject *by_line, *nodes;  /* dictionaries, or None while no request may be taken alone */
     PyObject *others;  /* the queue of other requests */
     PyObject *out;  /* replies that wait for the connection */
-    PyObject *dues, *partly;  /* the cluster's lists of executors with replies, and with some of a batch's */
+    PyObject *dues, *partly;  /* the cluster's lists of executors with replies, and with some of a batch's replies */
     Py_ssize_t most;
     PyObject *timing;  /* NULL if the client's times are not measured */
-    long long since;  /* when it was replied to, if its next request is timed; else 0 */
-    Turns *turns;  /* tells which requests are traced; NULL if none are, or by other means */
+    long long since;  /* when the client was replied to, if its next request is timed; else 0 */
+    Turns *turns;  /* decides which requests are traced; NULL if none are, or if they are traced by other means */
     char alone, reads, due, progresses;
 };
 
@@ -95,10 +95,10 @@ static int end_thinking(Lone *self) {
 
 static int lone_reads(Lone *lone) { return lone->reads; }
 
-/* Whether the next request may be forwarded here. */
+/* Returns whether the next request may be forwarded here. */
 static int may_take(const Lone *self) { return !self->alone && (!self->turns || most_together(self->turns) > 0); }
 
-/* Forwards a request that is traced; 0 or -1. */
+/* Forwards a traced request; returns 0 or -1. */
 static int forward_traced(Lone *self, PyObject *node, PyObject *data) {
     Turns *turns = self->turns;
     Traced *traced = traced_of(turns, self->executor, node, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data));
@@ -110,7 +110,7 @@ static int forward_traced(Lone *self, PyObject *node, PyObject *data) {
     return failed ? -1 : 0;
 }
 
-/* Forwards a request; returns whether it was, or -1. */
+/* Forwards a request; returns 1, or -1 with an error. */
 static int forward(Lone *self, PyObject *node, PyObject *data, int reads) {
     self->alone = 1;
     self->reads = (char)reads;

@@ -1,4 +1,4 @@
-"""The replies of several nodes to the parts of one retrieval, as one reply."""
+"""Merging of several nodes' replies to the parts of one retrieval."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
@@ -16,14 +16,14 @@ _MAX_REMEMBERED: Final = 32_768
 
 _Items: TypeAlias = Callable[[list[bytes], bytes, int], tuple[list[bytes], int]]
 ITEMS: Final[_Items | None] = None if NATIVE is None else NATIVE.items
-"""What `Merger.items` calls, in C; None if it was not compiled."""
+"""The C version of `Merger.items`; None if it was not compiled."""
 
 
 class Merger:
     """Merges replies.
 
-    In Python, an item's header, its ``VALUE`` line, is remembered: the same bytes in the same place
-    are that header again, and need not be parsed. That takes a third of the time.
+    In Python, an item's header, its ``VALUE`` line, is cached: if the same bytes are in the same
+    place, they need not be parsed again. That takes a third of the time.
     """
 
     def __init__(self) -> None:
@@ -36,8 +36,8 @@ class Merger:
         Args:
             keys: each key with the index of the reply that has it, in the order of the request. The
                 items of a reply come in the same order, and may lack some.
-            replies: ``VALUE …\r\n<value>\r\n`` for each item, then ``END\r\n``. One that begins
-                with something else counts as one without items.
+            replies: ``VALUE …\r\n<value>\r\n`` for each item, then ``END\r\n``. A reply that
+                begins with something else counts as one without items.
         """
         of_replies: list[list[bytes]] = [[] for _ in replies]
         for key, index in keys:
@@ -52,13 +52,13 @@ class Merger:
 
         Args:
             keys: the keys that were asked for.
-            reply: what begins with the items, in the order of the keys; some may be missing. It may
-                end anywhere.
-            position: where it begins.
+            reply: begins with the items, in the order of the keys; some may be missing. It may end
+                anywhere.
+            position: where the items begin.
 
         Returns:
-            The item of each key, empty if it is missing, and where the last of them ends. If
-            ``END`` does not begin there, this is not a whole reply.
+            The item of each key, empty if it is missing, and where the last item ends. If
+            ``END`` does not begin there, the reply is not complete.
         """
         if ITEMS is not None:
             return ITEMS(keys, reply, position)
@@ -76,7 +76,7 @@ class Merger:
             if known is not None:
                 header, length, size = known
                 item = reply[position : position + size]
-                # All of it is there, and not only as much as ends like an item.
+                # The whole item is there, and not just a part that ends like one.
                 if item[:length] == header and len(item) == size and item[-1] == _LF:
                     add(item)
                     position += size
@@ -100,7 +100,7 @@ class Merger:
     def _parse(self, key: bytes, reply: bytes, position: int) -> int:
         """Return the size of an item, and remember its header.
 
-        It is 0 if there is no header, or not all of it.
+        The size is 0 if the header is missing or incomplete.
         """
         end = reply.find(b"\r\n", position) + 2
         if end < 2:

@@ -1,4 +1,4 @@
-"""How far a move of keys is, as the process that moves them says in the cluster's store."""
+"""Progress of a move of keys, as noted in the cluster's store by the process that moves them."""
 
 import asyncio
 import contextlib
@@ -15,14 +15,14 @@ _INTERVAL: Final = 2.0
 
 
 class MoveWatch:
-    """Reads what the process that moves keys says of itself, while keys move.
+    """Reads the note of the process that moves keys, while keys move.
 
     Args:
-        store: the cluster's.
+        store: the cluster's store.
         moving: returns whether keys move.
 
     Attributes:
-        note: what it said last; None if there is no such process, as far as is known.
+        note: its last note; None if there is no such process, as far as is known.
     """
 
     def __init__(self, store: Store, moving: Callable[[], bool]) -> None:
@@ -32,11 +32,11 @@ class MoveWatch:
         self.note: MoverNote | None = None
 
     def start(self) -> None:
-        """Begin. Needs a running event loop."""
+        """Start watching. Needs a running event loop."""
         self._task = asyncio.get_running_loop().create_task(self._watch())
 
     def stop(self) -> None:
-        """Stop."""
+        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
 
@@ -50,11 +50,11 @@ class MoveWatch:
             await asyncio.sleep(_INTERVAL)
 
     async def look(self) -> None:
-        """Read it now.
+        """Read the note now.
 
         Raises:
-            StoreUnavailableError: the store cannot be asked.
-            DocumentError: it holds something else.
+            StoreUnavailableError: the store cannot be read.
+            DocumentError: the store holds something else.
         """
         stored = await self._store.read(MOVER)
         note = None if stored is None else MoverNote.decode(stored.data)

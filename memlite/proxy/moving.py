@@ -1,4 +1,4 @@
-"""Which keys move between nodes, and what requests for them are sent to."""
+"""The keys that move between nodes, and the targets of requests for them."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -21,23 +21,23 @@ __all__ = ["Moving"]
 
 
 class Moving:
-    """A move of keys between nodes, as a proxy takes part in it.
+    """A proxy's part in a move of keys between nodes.
 
     Args:
         topology: the nodes before the move, and the move.
-        nodes: the nodes before.
-        following: the nodes afterwards.
+        nodes: the nodes before the move.
+        following: the nodes after the move.
         changes: the changes in progress of keys that have copies.
-        lease: until when the phase is known.
-        scheduler: runs what must wait.
+        lease: tells until when the phase is known.
+        scheduler: runs requests that must wait.
         delivered: called after replies were handed out.
         forget: forgets which nodes keys have, so that `target` is asked.
-        current: returns the move that is going on.
-        find: returns what has a key when a request has waited.
+        current: returns the move in progress.
+        find: returns the target of a key when a request has waited.
 
     Attributes:
         phase: how far the move is.
-        flushing: what a request for all nodes is sent to.
+        flushing: the target of requests for all nodes.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Moving:
 
     @property
     def requests(self) -> int:
-        """How many requests for keys that move there were."""
+        """The number of requests for keys that move."""
         return sum(pair.requests for pair in self._pairs.values())
 
     @property
@@ -101,7 +101,7 @@ class Moving:
         return self.flushing.in_progress and not self._changes.resuming
 
     def goes_on_as(self, topology: Topology) -> bool:
-        """Go on in the phase of a topology, if that is of the same move; return whether it is."""
+        """Enter the phase of a topology, if it is of the same move; return whether it is."""
         move = topology.move
         if move is None or topology.nodes != self._topology.nodes:
             return False
@@ -118,16 +118,16 @@ class Moving:
         return [end for pair in self._pairs.values() for end in pair.in_progress()]
 
     def target(self, key: bytes) -> Pair | Behind | ReplicaSet | None:
-        """Return what requests for a key are sent to; None for the node that it has anyway."""
+        """Return the target of requests for a key; None for its usual node."""
         target = self._with_copies(key, self._target(key))
         if self.flushes:
             return self.flushing.behind(target)
         return None if isinstance(target, Node) else target
 
     def _with_copies(self, key: bytes, primary: Node | Pair) -> Node | Pair | ReplicaSet:
-        """Return what sends requests to the primary, and holds the copies of a key that changes.
+        """Return a target that sends requests to the primary, and holds the copies during changes.
 
-        No copy is read. Where a proxy in a neighbouring phase may not hold them, none is filled.
+        No copy is read. If a proxy in a neighbouring phase may not hold copies, none is filled.
         """
         if self._copies is None:
             return primary
@@ -149,7 +149,7 @@ class Moving:
         return found
 
     def _target(self, key: bytes) -> Node | Pair:
-        """Return what has a key: its node, or the two between which it moves."""
+        """Return the primary of a key: its node, or the two between which it moves."""
         source = self._nodes[self._before(key)]
         destination = self._following[self._after(key)]
         phase = self.phase
@@ -158,7 +158,7 @@ class Moving:
         if source is destination:
             if not self._goes_to_lost or not self._goes_to_lost[self._begun(key)]:
                 return source
-            phase = Phase.BACK  # it stays, and may be frozen; the destination is not asked
+            phase = Phase.BACK  # the key stays, and may be frozen; the destination is not asked
         pair = self._pairs.get((source, destination))
         if pair is None:
             pair = self._make(source, destination, self._nonce, phase)
@@ -170,7 +170,7 @@ class Moving:
         return any(pair.uses(key) for pair in self._pairs.values())
 
     def ends(self) -> list[asyncio.Future[None]]:
-        """Return what is done when all that is in progress is over, a flush included."""
+        """Return futures that are done when all requests in progress, and any flush, are over."""
         over = self.flushing.over
         return self._in_progress() + ([] if over is None else [over])
 

@@ -29,11 +29,11 @@ _RELATIVE_UP_TO: Final = 30 * 24 * 3600
 _LATEST: Final = 2**31 - 1
 """The latest exptime that meta commands can have."""
 _EXPIRED: Final = 1.0
-"""A unix time that is over."""
+"""A unix time in the past."""
 
 
 class _Token(NamedTuple):
-    """What the record of a reading was made from."""
+    """The reading that a record was made from, and when the record expires."""
 
     reading: Reading
     expires: float
@@ -47,9 +47,9 @@ class PairBackend(Backend):
     Args:
         source: the node that has the keys before the move.
         destination: the node that has them afterwards.
-        nonce: of the move.
+        nonce: the nonce of the move.
         phase: how far the move is.
-        lease: until when that is known.
+        lease: tells until when the phase is known.
         clock: tells when items expire.
 
     Attributes:
@@ -95,14 +95,14 @@ class PairBackend(Backend):
         return lets
 
     async def _run(self, steps: Steps[_T], until: float) -> _T:
-        """Carry out steps, unless what they were based on is not valid any more.
+        """Carry out steps, unless their phase is no longer valid.
 
         Args:
             steps: the steps.
-            until: when the phase of which they are is not valid any more.
+            until: the monotonic time up to which their phase is valid.
 
         Raises:
-            VersionConflict: as the steps.
+            VersionConflict: raised by the steps.
             StorageError: a node has failed, or refused something.
         """
         try:
@@ -211,6 +211,6 @@ class PairBackend(Backend):
 
 
 def _token_of(replacing: Versioned | Anything | None) -> _Token | None:
-    """Return what `PairBackend.get` has noted in a record."""
+    """Return the token that `PairBackend.get` has put in a record; None if there is none."""
     token = getattr(replacing, "token", None)
     return token if isinstance(token, _Token) else None

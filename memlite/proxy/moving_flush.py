@@ -20,27 +20,27 @@ __all__ = ["Behind", "MovingFlush"]
 
 _DELAYED: Final = b"SERVER_ERROR a delayed flush_all is not possible while keys move\r\n"
 _PASSES: Final = 2
-"""An item that was being copied during the first may have arrived after it."""
+"""An item that was being copied during the first pass may have arrived after it."""
 
 
 class MovingFlush:
-    """Empties all nodes, while requests that came later wait.
+    """Empties all nodes, while later requests wait.
 
     Args:
         nodes: the nodes.
-        scheduler: runs it.
-        ended: returns what is done when all requests that came before are answered.
-        begun: is called when others must wait.
+        scheduler: runs the flush.
+        ended: returns awaitables that are done when all earlier requests are answered.
+        begun: called when other requests must wait.
         delivered: called after a reply was handed out.
-        valid: returns whether these are still the nodes.
-        find: returns what has a key when a request has waited.
-        changes: those in progress of keys that have copies; None if none has.
+        valid: returns whether the nodes are still the same.
+        find: returns the target of a key when a request has waited.
+        changes: the changes in progress of keys that have copies; None if no key has any.
         absences: returns the notes on the nodes, or None if there are none.
 
     Attributes:
         find: as above.
         in_progress: whether requests wait.
-        over: is done when none does any more; None for no flush.
+        over: done when no request waits any more; None if there is no flush.
     """
 
     def __init__(
@@ -70,18 +70,18 @@ class MovingFlush:
         self.over: asyncio.Future[None] | None = None
 
     def behind(self, target: Target) -> "Behind":
-        """Return what sends requests to a target once the flush is over."""
+        """Return an object that sends requests to a target once the flush is over."""
         found = self._behind.get(target)
         if found is None:
             found = self._behind[target] = Behind(self, target)
         return found
 
     def wait(self, again: Callable[[], None]) -> None:
-        """Have a request wait; `again` sends it."""
+        """Queue a request; `again` sends it."""
         self._waiting.append(again)
 
     def send(self, request: bytes, receiver: Receiver) -> None:
-        """Send ``flush_all``, whose reply is the first that is not ``OK``, or that."""
+        """Send ``flush_all``. Its reply is the first that is not ``OK``, else ``OK``."""
         if self.in_progress:
             self.wait(partial(self.send, request, receiver))
             return
@@ -129,7 +129,7 @@ class MovingFlush:
         self._delivered()
 
     async def _until_unchanged(self, changes: Changes) -> None:
-        """Return when no key with copies is being changed; none is until `Changes.flushed`."""
+        """Wait until no key with copies is being changed; none will be until `Changes.flushed`."""
         unchanged: asyncio.Future[None] = self._scheduler.loop.create_future()
 
         def ask() -> None:
@@ -139,7 +139,7 @@ class MovingFlush:
         await unchanged
 
     async def _all(self, asked: Sequence[Awaitable[bytes]]) -> bytes:
-        """Return the first of nodes' replies that is not ``OK``, or that."""
+        """Return the first of the nodes' replies that is not ``OK``, else ``OK``."""
         found = await asyncio.gather(*asked, return_exceptions=True)
         for one in found:
             if isinstance(one, StorageError):

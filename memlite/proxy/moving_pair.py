@@ -1,4 +1,4 @@
-"""The keys that move from one node to another, as a target of requests: a server in the process."""
+"""The keys that move from one node to another, as a request target: an in-process server."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,7 +29,7 @@ __all__ = ["Pair"]
 
 _MAX_PENDING: Final = 4096
 _FULL: Final = b"SERVER_ERROR too many requests wait for keys that move between nodes\r\n"
-_LARGEST: Final = 1 << 30  # nodes have limits of their own
+_LARGEST: Final = 1 << 30  # nodes have their own limits
 
 
 class _Exchange:
@@ -62,21 +62,21 @@ class _Exchange:
 class Pair:
     """Carries out requests for the keys that move from one node to another.
 
-    Requests for the same key are carried out one after the other, in the order in which they came.
+    Requests for the same key are carried out one after the other, in order of arrival.
 
     Args:
         source: the node that has the keys before the move.
         destination: the node that has them afterwards.
-        nonce: of the move.
+        nonce: the nonce of the move.
         phase: how far the move is.
-        lease: until when that is known.
+        lease: tells until when the phase is known.
         clock: tells when items expire.
-        scheduler: runs what must wait.
+        scheduler: runs the requests.
         delivered: called after a reply was handed out.
-        copies: whether keys have copies, which a change destroys that turns out to be impossible.
+        copies: whether keys have copies; a change that turns out to be impossible destroys them.
 
     Attributes:
-        name: of both nodes, for messages.
+        name: the names of both nodes, for messages.
         engine: carries out commands.
         scheduler: as above.
         instrumentation: does nothing.
@@ -110,7 +110,7 @@ class Pair:
         self.requests = 0
 
     def enter(self, phase: Phase) -> None:
-        """Go on in another phase. What is in progress is not disturbed."""
+        """Enter another phase. Requests in progress are not affected."""
         self._backend.phase = phase
 
     @property
@@ -119,7 +119,7 @@ class Pair:
         return bool(self._refusal())
 
     def _refusal(self) -> bytes:
-        """Return the reply to changes while a node is down that they may need, else nothing."""
+        """Return the reply to changes while a node that they may need is down, else empty bytes."""
         needed = [self._source]
         if self._backend.phase is Phase.MOVE:
             needed.append(self._destination)
@@ -128,7 +128,7 @@ class Pair:
         return next((node.refusal for node in needed if node.down), b"")
 
     def in_progress(self) -> list[asyncio.Future[None]]:
-        """Return what is done when the requests in progress are answered."""
+        """Return futures that are done when the requests in progress are answered."""
         return list(self._ends)
 
     def uses(self, key: bytes) -> bool:

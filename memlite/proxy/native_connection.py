@@ -1,4 +1,4 @@
-"""Client connections whose input is taken in C, where a compiler made the module."""
+"""Client connections whose input is handled in C, where the C module was built."""
 
 from memlite.core.clock import Clock
 from memlite.protocol.limits import MAX_GET_LENGTH
@@ -11,11 +11,11 @@ __all__ = ["NativeConnection"]
 
 
 class NativeConnection(ProxyConnection):
-    """Forwards known gets, and changes of known keys, that come alone without the interpreter.
+    """Forwards lone gets and changes of known keys without the interpreter.
 
     Args:
         services: the parts of the server it uses.
-        unread_replies: bounds what all connections hold for clients that do not read.
+        unread_replies: bounds the replies that all connections hold for clients that do not read.
     """
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""Connections to nodes whose input is taken in C, where a compiler made the module."""
+"""Connections to nodes whose input is handled in C, where the C module was built."""
 
 from memlite.proxy.framing import NATIVE
 from memlite.proxy.link import Link
@@ -7,10 +7,10 @@ __all__ = ["NativeLink"]
 
 
 class NativeLink(Link):
-    """Hands out replies without the interpreter, if they and who gets them are of the usual kinds.
+    """Hands out replies without the interpreter, if they and their receivers are of usual kinds.
 
     Args:
-        owner: takes what arrives.
+        owner: takes the replies.
     """
 
     __slots__ = ()

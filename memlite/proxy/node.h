@@ -1,4 +1,4 @@
-/* Nodes and their connections, whose attributes are known by `know`: node.py and link.py. */
+/* Nodes and their connections, whose attributes `know` looks up: node.py and link.py. */
 
 static struct {
     PyTypeObject *node, *link, *scheduler_type, *histogram, *timing_type;
@@ -11,12 +11,12 @@ static struct {
     Field limited, queue, pending, answered, last_sent, timed, last_timed, until, lease, lease_until, scheduler, flusher,
         flush_due, timer, of_node, in_batches, queued, timing, due, next_timed, retired, usual, owner, paused, write, service,
         asked, unsent, put_at, waits, thinks, queueing, all_service, thinking, lengths, longest,
-        buckets, count, total, maximum;  /* the last four of histograms */
+        buckets, count, total, maximum;  /* these four are attributes of histograms */
 } known;
 
 static PyObject *s_append, *s_popleft;
 
-/* The time by the clock `monotonic_ns`, or -1 with an error. */
+/* Returns the time by the clock `monotonic_ns`, or -1 with an error. */
 static long long nanoseconds(void) {
 #ifdef __linux__
     struct timespec now;
@@ -28,7 +28,7 @@ static long long nanoseconds(void) {
     return found;
 }
 
-/* The time by the clock `monotonic`, or -1 with an error. */
+/* Returns the time by the clock `monotonic`, or -1 with an error. */
 static double seconds(void) {
 #ifdef __linux__
     if (known.usual_clock) return (double)nanoseconds() / 1e9;
@@ -41,7 +41,7 @@ static double seconds(void) {
 
 static int note_sent(PyObject *node, PyObject *unsent), note_written(PyObject *node, long long since, long long length);
 
-/* Empties the queue of a node, all of which is bytes. A short one keeps its memory: the next request comes soon. */
+/* Empties the queue of a node, whose entries are all bytes. A short queue keeps its memory: the next request comes soon. */
 static int empty_queue(PyObject *queue) {
     enum { KEPT = 16 };
     Py_ssize_t count = PyList_GET_SIZE(queue);
@@ -51,7 +51,7 @@ static int empty_queue(PyObject *queue) {
     return 0;
 }
 
-/* Sends what waits for a node, if there is nothing to do but that; returns whether it was so, or -1. */
+/* Sends the queue of a node, if nothing else is to be done; returns whether it did, or -1. */
 static int flush_usual(PyObject *node) {
     PyObject *queue = get(node, &known.queue), *link = NULL, *data = NULL, *write = NULL, *timing = NULL,
         *asked = NULL, *unsent = NULL;

@@ -31,32 +31,32 @@ from memlite.telemetry.counters import LatencyHistogram
 __all__ = ["MAX_IN_BATCH", "TOO_LATE", "Access", "Node", "Receiver", "Surroundings"]
 
 MAX_IN_BATCH: Final = 64
-# What the usual replies begin with: items, misses, and STORED.
+# First bytes of the usual replies: items, misses, and STORED.
 _V: Final = ord("V")
 _E: Final = ord("E")
 _S: Final = ord("S")
-# Bytes up to which replies to gets are searched for their ends in Python: of long values that takes
-# longer than to find one end after the other.
+# Replies to gets of at most this many bytes are searched for their ends in Python: with long
+# values, the search takes longer than finding one end after the other.
 _MAX_SEARCHED: Final = 16 * 1024 if NATIVE is None else 2**62
 
-# What may wait for a node; requests beyond are refused. While less than half of it waits, and the
-# node takes what it is sent, nothing is counted before the next write.
+# Limits on the requests waiting for a node; further ones are refused. While fewer than half as many
+# wait, and the node accepts data, nothing is counted before the next write.
 _MAX_PENDING: Final = 16_384
 _MANY_PENDING: Final = _MAX_PENDING // 2
 _MAX_QUEUED_BYTES: Final = 64 * 1024 * 1024
 _FIRST_PAUSE: Final = 0.05
-# How often in a deadline is looked whether one has passed: it is noticed late by up to a tenth. No
-# request has a time of its own.
+# Checks for expired deadlines per deadline: one is noticed late by up to a tenth. Requests have no
+# timestamps of their own.
 _STEPS: Final = 10
-# Seconds from one write that is timed to the next, at least: timing each takes a twentieth of the
-# time of a small request. It counts for all nodes together, or more nodes would be more to time.
+# Minimum seconds between two timed writes: timing every write takes a twentieth of the time of a
+# small request. It applies to all nodes together, or more nodes would mean more timing.
 _BETWEEN_TIMES: Final = 0.001
-# The same for one node, whatever is timed of others: of writes to all nodes at the same moment, the
-# first node's would be the only one that is timed.
+# The same for one node, regardless of the others: when all nodes are written to at the same moment,
+# only the first node's write would be timed.
 _BETWEEN_ITS_TIMES: Final = 0.1
 _monotonic: Final = time.monotonic
 _PARTS: Final[Any] = (BatchPart,) if Part is None else (BatchPart, Part)
-"""What takes several replies."""
+"""Receivers that take several replies."""
 TOO_LATE: Final = b"SERVER_ERROR not sent: the cluster's nodes may have changed meanwhile\r\n"
 """The reply to a request that has waited for too long."""
 
@@ -86,8 +86,8 @@ class Access:
         deadline: seconds within which a request must be answered.
         tls: encrypts connections; None for plain text.
         login: is carried out first; None for none.
-        lease: until when what is known of the cluster is valid.
-        timing: has the times of requests, and when one is measured next.
+        lease: how long the known state of the cluster is valid.
+        timing: holds the times of requests, and when the next one is measured.
     """
 
     deadline: float
@@ -98,10 +98,10 @@ class Access:
 
 
 class Surroundings(Protocol):
-    """What a node's being down matters to.
+    """Reacts to a node going down and coming back.
 
     Attributes:
-        longest_pause: seconds between two attempts to reach it, at most.
+        longest_pause: maximum seconds between two attempts to reach it.
     """
 
     @property
@@ -114,11 +114,11 @@ class Surroundings(Protocol):
         """Note that it is up again."""
 
     def stand_in(self, node: "Node", request: bytes, receiver: Receiver) -> bool:
-        """Have a request for it served by another while it is down; return whether that is so."""
+        """Let another node serve a request while it is down; return whether one does."""
 
 
 class _Nobody:
-    """Receives a reply that nobody wants."""
+    """Discards a reply."""
 
     reads = True
 
@@ -133,31 +133,32 @@ class Node:
     """Sends requests to a node and hands out its replies.
 
     Requests of one iteration of the event loop are sent with one write. A request is never sent
-    twice: if its reply does not come, nobody knows whether the node has carried it out.
+    twice: without its reply, there is no telling whether the node has carried it out.
 
-    A node is up from its reply to a first request of the proxy's own. When its connection is lost,
-    it is opened again at once; if that fails, or if the node had stopped answering, requests are
-    refused until it is up again.
+    A node is up once it has replied to a first request of the proxy's own. A lost connection is
+    opened again at once; if that fails, or if the node had stopped answering, requests are refused
+    until it is up again.
 
     Args:
         node: its name and address.
         scheduler: runs the attempts to connect.
         access: how it is reached.
         delivered: called after replies were handed out.
-        surroundings: are told when it is down.
+        surroundings: notified when it goes down or comes back.
         returning: knows what must happen before it is up.
 
     Attributes:
         name: its name.
         address: where it listens.
         returning: as above.
-        failed: how many of those, or of those that were refused, have failed.
+        failed: how many requests have failed, refused ones included.
         refused: how many were refused because too many were waiting.
         timeouts: how often the deadline has passed.
         connects: how often a connection was opened.
-        service: the time from a write to the reply to its last request, of one write at a time,
-            and of one in a millisecond to all nodes together, or one in a tenth of a second to it.
-        ip: the IP address at which it was reached last; empty if it was not yet, or by a path.
+        service: the time from a write to the reply to its last request, for one write at a time,
+            and one per millisecond to all nodes together, or one per tenth of a second to this
+            node.
+        ip: the IP address at which it was last reached; empty if never, or if by a socket path.
         error: why it is down; empty while it is up, or being connected for the first time.
     """
 
@@ -191,32 +192,32 @@ class Node:
         self._again = asyncio.Event()
         self._link: Any = None
         self._task: asyncio.Task[None] | None = None
-        # What takes the replies; a part of a batch takes several.
+        # The receivers of the replies; a part of a batch takes several.
         self._pending: deque[Receiver] = deque()
         self._answered = 0  # requests, failed ones included
-        self._asked = Asked()  # what was sent to it, for each of those that have been
+        self._asked = Asked()  # the requests that were sent and await replies
         self._queue: list[bytes] = []
-        self._queued = 0  # its bytes, while it is limited
-        self._in_batches = 0  # requests in the queue beyond one for each of its parts
+        self._queued = 0  # bytes in the queue, while limited
+        self._in_batches = 0  # requests in the queue beyond one for each of its entries
         self._last_sent = 0  # the number of the last request that was written
         self._flush_due = False
-        # What sends the queue; in C, unless more than that is to be done.
+        # Sends the queue; in C, unless more has to be done.
         self._flusher: Any = self._flush if NATIVE is None else NATIVE.Flusher(self)
-        # Whether `send` must look closer: the node is down, or there is much to do.
+        # Whether `send` must make further checks: the node is down, or many requests are waiting.
         self._limited = True
         self._lease = access.lease
         self._until = 0.0  # until when the requests in the queue may be sent
         self._interval = access.deadline / _STEPS
-        # The number of requests at each look, and when those are overdue; when the last look was.
+        # The number of requests at each check, and when they are overdue; the last check's time.
         self._taken: deque[tuple[int, float]] = deque()
         self._looked = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        # The write that is timed: when, in nanoseconds, or 0, and the number of its last request.
+        # The timed write: its time in nanoseconds, or 0, and the number of its last request.
         self._timed = self._last_timed = 0
         self._next_timed = 0.0
         # Requests in the queue that are traced in C; None for none.
         self._unsent: Any = None
-        # If the wait in the queue is timed: when it began, in nanoseconds; else 0.
+        # When a timed wait in the queue began, in nanoseconds; 0 if none is timed.
         self._put_at = 0
         self._timing = access.timing
         self.service = LatencyHistogram()
@@ -253,7 +254,7 @@ class Node:
 
     @property
     def answered(self) -> int:
-        """How many requests have a reply."""
+        """How many requests have been answered."""
         return self._answered
 
     @property
@@ -294,7 +295,7 @@ class Node:
         self._again.set()
 
     def take_out(self, reason: str) -> None:
-        """Take it for down, if it is up, until it has been prepared again."""
+        """Treat it as down, if it is up, until it has been prepared again."""
         if self._link is not None:
             self._leave_link()
             self._lose(reason, down=True)
@@ -427,9 +428,9 @@ class Node:
             self._queued = sum(map(len, self._queue))
 
     def _refuse_unsent(self) -> None:
-        """Refuse what was not sent in time: the process was stopped, or the node read nothing.
+        """Refuse requests not sent in time: the process was stopped, or the node read nothing.
 
-        The key may have another node by now.
+        Their keys may have moved to other nodes by now.
         """
         unsent = self.requests - self._last_sent
         self._queue.clear()
@@ -460,7 +461,7 @@ class Node:
         now = self._scheduler.loop.time()
         late = now - self._looked - self._interval
         if late > self._interval:
-            # The process was stopped. What the node has sent meanwhile may not have been read yet.
+            # The process was stopped. The node's replies may have arrived but not been read yet.
             taken = self._taken = deque((number, overdue + late) for number, overdue in taken)
         taken.append((self.requests, now + self._deadline))
         while taken and taken[0][0] <= answered:
@@ -487,7 +488,7 @@ class Node:
             except (OSError, TimeoutError, NodeLostError, LoginRefusedError) as error:
                 link.close()
                 self._lose(_reason(error), down=True)
-                # At random, or all proxies would come at the same time.
+                # Random, or all proxies would connect at the same time.
                 await self._wait(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret
                 pause = min(pause * 2, self._surroundings.longest_pause)
                 continue
@@ -540,7 +541,7 @@ class Node:
             self.returning.overdue(link, sent)
 
     def _lose(self, reason: str, *, down: bool) -> None:
-        """Give up the connection and everything that waits for it.
+        """Give up the connection and all requests waiting for it.
 
         Args:
             reason: why.
@@ -618,7 +619,7 @@ class Node:
             self.stop()
 
     def _take_some(self, part: BatchPart, replies: list[bytes]) -> int:
-        """Hand replies to the part of a batch that they begin with; return how many it took."""
+        """Hand the first replies to a part of a batch; return how many it took."""
         some = replies[: part.missing]
         part.take(some, bare=False)
         if part.missing:
@@ -631,7 +632,7 @@ class Node:
 
         Args:
             replies: the replies, in the order of the requests.
-            bare: whether they are those to gets, without the ``END`` that each of them ends with.
+            bare: whether they are replies to gets, without the ``END`` that ends each of them.
         """
         fitting = self._fitting(replies, bare=bare)
         unexpected = replies[fitting] + (END if bare else b"") if fitting < len(replies) else b""
@@ -661,7 +662,7 @@ class Node:
             self._handed_out()
 
     def _fitting(self, replies: list[bytes], *, bare: bool) -> int:
-        """Return how many replies are to what was asked, before the first that is not."""
+        """Return how many replies match the requests, up to the first that does not."""
         found, most = 0, min(len(replies), self._sent)
         for receiver in self._pending:
             missing = receiver.missing if isinstance(receiver, _PARTS) else 1
@@ -676,7 +677,7 @@ class Node:
         return found
 
     def _unexpected(self, reply: bytes) -> None:
-        """Give up the connection: nobody knows to which requests the following replies are."""
+        """Give up the connection: later replies cannot be matched to requests."""
         self._lose(f"unexpected reply {shown(reply)}", down=True)
 
     def _answer_part(self, part: Any, replies: list[bytes], bare: bool) -> None:

@@ -1,4 +1,4 @@
-"""What happens before a node that was away serves again, so that nothing stale comes back."""
+"""Recovery of a node that was away, before it serves again, so that no stale items return."""
 
 import asyncio
 import contextlib
@@ -32,13 +32,14 @@ class NodeRecovery:
     Args:
         missed: whether it may have missed some before the proxy knew it.
         empties: whether a node that has missed changes is emptied.
-        joined: which change of the nodes it has come with; empty if it was there before. Of several
-            proxies, only the first one that learns of it empties the node for that.
+        joined: the change of the nodes that added it; empty if it was there before. Of several
+            proxies, only the first to learn of that change empties the node because of it.
 
     Attributes:
-        missed: whether a change did not reach the node, or nobody knows whether it did.
+        missed: whether a change did not reach the node, or may not have.
         empties: as above.
-        absence: what others say of the changes that it misses; None if none is made without it.
+        absence: what other nodes record of the changes it misses; None if no change is made
+            without it.
         flushes: how often the node was emptied.
     """
 
@@ -75,10 +76,10 @@ class NodeRecovery:
             self._late.close()
 
     async def settle(self, seconds: float) -> None:
-        """Wait until the node has carried out what it was asked before it was given up.
+        """Wait until the node has carried out the requests sent before its connection was given up.
 
         Args:
-            seconds: how long at most; the connection is then reset.
+            seconds: the maximum wait; the connection is then reset.
         """
         if self._late is not None:
             await self._late.wait(seconds)
@@ -89,9 +90,9 @@ class NodeRecovery:
 
         Args:
             link: a connection to the node.
-            seconds: within which each request must be answered.
-            obeys: called when the node is known to do what it is asked; from then on requests must
-                not be refused, but wait.
+            seconds: time within which each request must be answered.
+            obeys: called when the node is known to carry out requests; from then on requests must
+                wait instead of being refused.
 
         Raises:
             NodeLostError: it has not answered, or refuses, or must not be used yet.
@@ -113,15 +114,15 @@ class NodeRecovery:
         await self.empty(link, seconds)
         await self._finish(link, seconds)
         if self.must_empty:
-            # A request was refused meanwhile. What others have stored since is new enough for a
-            # plain flush: no request waits for longer than for that.
+            # A request was refused meanwhile. Items that others have stored since are new enough
+            # for a plain flush: no request waits for longer than for that.
             obeys()
             await self.empty(link, seconds)
         if self._is_new:
             await self._ask(link, b"set %b 0 %d 0\r\n\r\n" % (self._note, NOTE_SECONDS), seconds)
 
     async def _finish(self, link: Link, seconds: float) -> None:
-        """Wait until what was emptied stays so; requests are still refused."""
+        """Wait until the flush is final; requests are still refused."""
         try:
             reply = await finish_flush(lambda request: self._ask(link, request, seconds))
             if reply != replies.OK:
@@ -135,7 +136,7 @@ class NodeRecovery:
             raise
 
     async def _was_emptied(self, link: Link, seconds: float) -> bool:
-        """Return whether another proxy has emptied the node since it has come."""
+        """Return whether another proxy has emptied the node since it joined."""
         if not self._is_new:
             return False
         return (await self._ask(link, b"get %b\r\n" % self._note, seconds)).startswith(b"VALUE ")
@@ -152,16 +153,16 @@ class NodeRecovery:
         return b"delete %b\r\n" % self._note if self._note and self.empties else None
 
     async def empty(self, link: Link, seconds: float) -> None:
-        """Have the node forget its items.
+        """Empty the node.
 
         Args:
             link: a connection to it.
-            seconds: within which it must answer.
+            seconds: time within which it must answer.
 
         Raises:
             NodeLostError: it has not done so.
         """
-        self.missed = False  # what is missed from here on needs another time
+        self.missed = False  # changes missed from here on require another flush
         notes = b"" if self.absence is None else self.absence.notes_there()
         try:
             async with asyncio.timeout(seconds):
@@ -178,8 +179,8 @@ class NodeRecovery:
 class _Late:
     """A connection that was given up although its requests have no replies yet.
 
-    A node that was paused finds them when it continues, at a time when it also answers on a new
-    connection. Their replies show that it has carried them out.
+    A node that was paused reads them when it continues, when it also answers on a new connection.
+    Their replies show that it has carried them out.
     """
 
     def __init__(self, link: Link, requests: int) -> None:

@@ -13,9 +13,9 @@ class Note:
     """A note that was seen on a node.
 
     Attributes:
-        token: its value: who has written it, and a number that rises with each of the writer's.
-        writer: who has.
-        number: that number.
+        token: its value: the writer, and a number that rises with each of the writer's notes.
+        writer: the writer.
+        number: the number.
         unique: its cas unique.
     """
 
@@ -30,7 +30,7 @@ class Note:
 
 
 def word_of(name: str) -> bytes:
-    """Return what stands for a node's name in a key."""
+    """Return the word that stands for a node's name in a key."""
     word = name.encode("utf-8", "backslashreplace")
     plain = len(word) <= _MAX_NAME and all(32 < byte < 127 for byte in word)
     return word if plain else hashlib.sha256(word).hexdigest().encode()
@@ -42,14 +42,14 @@ def setting(key: bytes, token: bytes) -> bytes:
 
 
 def adding(key: bytes, token: bytes) -> bytes:
-    """Return the request that writes a note where there is none, which has no reply."""
+    """Return the request, without a reply, that writes a note where there is none."""
     return b"add %b 0 0 %d noreply\r\n%b\r\n" % (key, len(token), token)
 
 
 def removing(key: bytes, note: Note) -> bytes:
-    """Return the request that removes a note if it is still that one.
+    """Return the request that removes a note if it is unchanged.
 
-    It puts an item in its place that has expired, as servers without meta commands can do that.
+    It replaces the note with an expired item, as servers without meta commands can do that.
     """
     return b"cas %b 0 -1 0 %d\r\n\r\n" % (key, note.unique)
 

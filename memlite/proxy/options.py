@@ -34,7 +34,7 @@ OPTIONS_OF_A_SERVER: Final = (
     "protocol", "enable-sasl", "otlp", "http", "http-token-file", "http-hosts", "http-keys",
     "http-debug",
 )  # fmt: skip
-"""The options of the server that a proxy has as well."""
+"""The server options that a proxy has as well."""
 
 HELP: Final = {
     "extended": "idle_timeout=SECONDS, and ssl_ keys as of a server (memlite --help)",
@@ -44,19 +44,19 @@ HELP: Final = {
     "slow-log": "requests that take this long, such as 10ms, 500us or 1.5s, are shown by "
     '"stats slow" and "watch slow"; 0: none',
 }
-"""What a proxy says of those whose meaning differs."""
+"""A proxy's help for the options whose meaning differs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyOptions:
-    """What a command line says.
+    """The options on a command line.
 
     Attributes:
-        parsed: the options that are not those of a server.
-        topology: the nodes; None for those of a cluster, whose store has them.
+        parsed: the options that a server does not have.
+        topology: the nodes; None for a cluster, whose store lists them.
         settings: the options that a server has as well.
         tracing: what is traced to a file; None for nothing.
-        spans: the requests of which spans are exported; None for none.
+        spans: the requests whose spans are exported; None for none.
     """
 
     parsed: argparse.Namespace
@@ -71,10 +71,10 @@ def read_options(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> P
 
     Args:
         parser: from `command_line`.
-        arguments: what follows the subcommand's name.
+        arguments: the arguments after the subcommand's name.
 
     Raises:
-        ConfigError: something about it is wrong; the text is one line.
+        ConfigError: it is invalid; the text is one line.
         SystemExit: it asked for help, which is printed.
     """
     parsed, others = parser.parse_known_args(arguments)
@@ -104,7 +104,7 @@ def read_options(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> P
 
 
 def command_line() -> argparse.ArgumentParser:
-    """Return the parser of the options that are not those of a server."""
+    """Return the parser of the options that a server does not have."""
     parser = ClusterParser(
         prog="memlite proxy",
         allow_abbrev=False,
@@ -175,7 +175,7 @@ def _topology(parser: argparse.ArgumentParser, options: argparse.Namespace) -> T
     """Return the topology that the options name.
 
     Raises:
-        ConfigError: something about it is wrong.
+        ConfigError: it is invalid.
     """
     topology = topology_of(parser, options)
     if options.on_return is None:
@@ -191,7 +191,7 @@ def _check_hot_keys(topology: Topology) -> None:
     """Check that keys can be promoted.
 
     Raises:
-        ConfigError: something else does not go with that.
+        ConfigError: another setting rules it out.
     """
     try:
         check_replicas(replace(topology, hot_keys=(HotKey(b"any"),)))
@@ -200,10 +200,10 @@ def _check_hot_keys(topology: Topology) -> None:
 
 
 def _settings(arguments: Sequence[str]) -> Settings:
-    """Return the settings of the server that are the proxy's as well.
+    """Return the server settings that apply to the proxy as well.
 
     Raises:
-        ConfigError: one is wrong, or none of these.
+        ConfigError: one is invalid, or does not apply to a proxy.
     """
     try:
         settings = load(arguments, {})

@@ -1,4 +1,4 @@
-"""The replies to a client's requests, in the order in which they came."""
+"""The replies to a client's requests, in the order of the requests."""
 
 from collections import deque
 from typing import Any, Final, Protocol
@@ -30,7 +30,7 @@ class ForwardingClient(Protocol):
 
     Attributes:
         out: receives the replies, in order.
-        parser: has the bytes of the request that is being carried out.
+        parser: holds the bytes of the request being carried out.
         peer: its address.
     """
 
@@ -49,7 +49,7 @@ class ForwardingClient(Protocol):
         """Send the reply to the only request in progress."""
 
     def count_unread(self) -> None:
-        """Note that the client has yet to read what was written to it."""
+        """Note that the client has yet to read data written to it."""
 
     def close(self) -> None:
         """Close once all replies are sent."""
@@ -57,9 +57,9 @@ class ForwardingClient(Protocol):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class OrderedReplies:
-    """Sends a client the replies to its requests in the order in which the requests came.
+    """Sends a client the replies to its requests in the order of the requests.
 
-    A request that comes alone has no object of its own: `lone` takes its reply.
+    A request that arrives alone has no object of its own: `lone` takes its reply.
 
     Args:
         cluster: the nodes.
@@ -67,7 +67,7 @@ class OrderedReplies:
         out: the list to which replies are appended.
 
     Attributes:
-        lone: stands for the request that comes alone.
+        lone: stands for the request that arrives alone.
         writes_lone: whether its reply may be written without this object.
     """
 
@@ -82,7 +82,7 @@ class OrderedReplies:
         self.lone.dues, self.lone.partly = cluster.due, cluster.partly
         self.lone.timing = self._timing = cluster.timing
         self.writes_lone = True
-        self._first: Request | None = None  # stands for that one, if others have come after it
+        self._first: Request | None = None  # stands for the lone request once others follow it
 
     @property
     def pending(self) -> bool:
@@ -91,7 +91,7 @@ class OrderedReplies:
 
     @property
     def full(self) -> bool:
-        """Whether so much is in progress that no more input should be read."""
+        """Whether too much is in progress to read more input."""
         queue = self._queue
         if len(queue) >= MAX_REQUESTS:
             return True
@@ -102,7 +102,7 @@ class OrderedReplies:
 
     @property
     def held(self) -> int:
-        """The bytes of replies that wait for an earlier one."""
+        """The bytes of replies that wait for an earlier reply."""
         queue = self._queue
         return sum([request.held for request in queue]) if queue else 0
 
@@ -118,13 +118,13 @@ class OrderedReplies:
             self.lone.executor = None  # they refer to each other
 
     def _discard(self) -> None:
-        """Forget replies that nobody takes: they may wait for an earlier one for long."""
+        """Forget replies with no client to take them: they may wait long for an earlier one."""
         for request in self._queue:
             observer = request.observer
             if observer is None:
                 request.discard()
             elif request.reply is not None:
-                request.observer = None  # it has to see the reply as it was
+                request.observer = None  # it must see the original reply
                 observer.ready()
                 observer.replied([request.reply] if request.reply else [])
                 request.discard()
@@ -140,7 +140,7 @@ class OrderedReplies:
         self._queue.append(request)
 
     def _end(self, request: Request) -> None:
-        """Send at once what was answered at once; the connection flushes after the parser."""
+        """Send an immediate reply at once; the connection flushes after the parser."""
         if request.reply is not None and self._queue[0] is request:
             self._out_of_queue()
 
@@ -163,7 +163,7 @@ class OrderedReplies:
             self._cluster.due.append(self)
 
     def answer(self, reply: bytes) -> None:
-        """Take the reply to a request that came alone; see `take`."""
+        """Take the reply to a request that arrived alone; see `take`."""
         lone, client = self.lone, self._client
         if client is None:
             lone.executor = None
@@ -182,19 +182,19 @@ class OrderedReplies:
             self._client.count_unread()
 
     def fail(self, error: bytes) -> None:
-        """Take the error that stands for that reply."""
+        """Take the error that stands for the reply to a request that arrived alone."""
         self.count_failure()
         self.answer(error)
 
     def progressed(self) -> None:
-        """Send what is there of the first request's replies, unless the others come at once."""
+        """Send the first request's replies so far, unless the others arrive at once."""
         lone = self.lone
         if not lone.progresses:
             lone.progresses = True
             self._cluster.progressed(self)
 
     def send_progress(self) -> None:
-        """Send what is there of the first request's replies."""
+        """Send the first request's replies so far."""
         self.lone.progresses = False
         if self._queue and self._queue[0].waits and self._client is not None:
             replies = self._queue[0].available()
@@ -212,7 +212,7 @@ class OrderedReplies:
 
     @property
     def merger(self) -> Merger:
-        """What finds the items in replies."""
+        """Finds the items in replies."""
         return self._cluster.merger
 
     def deliver(self) -> None:

@@ -1,4 +1,4 @@
-"""What follows from nodes being down: for the others, and for requests for their keys."""
+"""The consequences of nodes being down, for other nodes and for requests for their keys."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,14 +14,14 @@ _MAX_PAUSE_IF_MOST_ARE_DOWN: Final = 0.25
 
 
 class Outages:
-    """Sees which nodes are down.
+    """Tracks which nodes are down.
 
-    If most are, it is likelier that the proxy's network fails than that the nodes do: they are
-    tried again at once, and then more often.
+    If most are, the proxy's network has more likely failed than the nodes: they are tried again at
+    once, and then more often.
 
     Attributes:
-        absences: is told as well; None for nobody.
-        longest_pause: seconds between two attempts to reach a node, at most.
+        absences: notified as well; None for none.
+        longest_pause: maximum seconds between two attempts to reach a node.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Outages:
         self.longest_pause = _MAX_PAUSE
 
     def watch(self, nodes: Sequence[Node], gutter: Gutter | None = None) -> None:
-        """Set the nodes, and what serves keys of those that are down."""
+        """Set the nodes, and the gutter that serves the keys of nodes that are down."""
         self._nodes, self._gutter = nodes, gutter
         self._count()
 
@@ -51,7 +51,7 @@ class Outages:
             self._gutter.close(node)
 
     def stand_in(self, node: Node, request: bytes, receiver: Receiver) -> bool:
-        """Have a request for a node that is down served by another, if there is one for it."""
+        """Let the gutter, if there is one, serve a request for a node that is down."""
         return self._gutter is not None and self._gutter.send(node, request, receiver)
 
     def _count(self) -> None:

@@ -1,11 +1,11 @@
-/* What a node was asked for several requests of a client, or for one of several keys: parts.py. */
+/* A node's part of several requests of a client, or of one for several keys: parts.py. */
 
 typedef struct {
     PyObject_VAR_HEAD
-    PyObject *batch, *buffer, *request;  /* the last for a retrieval of several keys */
-    Py_ssize_t index, missing, have, taken;  /* taken by `join` */
+    PyObject *batch, *buffer, *request;  /* `request` is set for a retrieval of several keys */
+    Py_ssize_t index, missing, have, taken;  /* `taken` counts the pieces taken by `join` */
     char reads;
-    Py_ssize_t ends[];  /* of the replies or items in the buffer: as many as `have` */
+    Py_ssize_t ends[];  /* the ends of the `have` replies or items in the buffer */
 } Part;
 
 static PyTypeObject Part_type, Batch_type;
@@ -47,7 +47,7 @@ static void part_dealloc(Part *self) {
     PyObject_Free(self);
 }
 
-/* Adds what begins with `from` in `data` and ends at each of `ends`: one after the other. */
+/* Adds `count` consecutive pieces of `data`: the first begins at `from`, and they end at `ends`. */
 static int part_add(Part *self, PyObject *data, Py_ssize_t from, const Py_ssize_t *ends, Py_ssize_t count) {
     PyObject *more = from == 0 && ends[count - 1] == PyBytes_GET_SIZE(data)
         ? Py_NewRef(data) : PyBytes_FromStringAndSize(PyBytes_AS_STRING(data) + from, ends[count - 1] - from);
@@ -56,7 +56,7 @@ static int part_add(Part *self, PyObject *data, Py_ssize_t from, const Py_ssize_
     if (self->buffer) {
         PyBytes_ConcatAndDel(&self->buffer, more);
         if (!self->buffer) {
-            self->buffer = PyBytes_FromStringAndSize(NULL, 0);  /* which needs no memory */
+            self->buffer = PyBytes_FromStringAndSize(NULL, 0);  /* needs no memory */
             for (Py_ssize_t i = 0; i < self->have; i++) self->ends[i] = 0;
             return -1;
         }
@@ -80,12 +80,12 @@ static int part_done(Part *self) {
     return Py_IS_TYPE(self->batch, &Batch_type) ? batch_part_done(self->batch) : call(self->batch, s_part_done);
 }
 
-/* Takes the reply to a retrieval of several keys, one item for each; returns whether it is such. */
+/* Takes the reply to a retrieval of several keys, with at most one item for each; returns whether it has that form. */
 static int part_items(Part *self, PyObject *data, Py_ssize_t from, Py_ssize_t to) {
     const char *start = PyBytes_AS_STRING(data), *at = start + from, *end = start + to - END_SIZE;
     const char *key = PyBytes_AS_STRING(self->request), *keys_end = key + PyBytes_GET_SIZE(self->request) - 2;
     if (end < at || memcmp(end, END, END_SIZE)) return 0;
-    int odd = 0;  /* what the items have besides their keys is not looked at */
+    int odd = 0;  /* ignored: only the keys of the items are checked */
     key += 4;  /* "get " */
     for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
         if (key >= keys_end) return 0;
@@ -112,7 +112,7 @@ static int part_whole(Part *self, PyObject *reply, int failed) {
     return result ? 0 : -1;
 }
 
-/* Takes `count` replies or, of several keys, one; what remains to be told is told to the batch. */
+/* Takes `count` replies, or the only one to a retrieval of several keys, and notifies the batch. */
 static int part_receive(Part *self, PyObject *data, Py_ssize_t from, const Py_ssize_t *ends, Py_ssize_t count) {
     if (self->request) {
         self->missing = 0;
@@ -163,13 +163,13 @@ static PyObject *part_pieces(Part *self, PyObject *ignored) {
     return found;
 }
 
-/* The bytes of what has come in and was not joined. */
+/* Returns the bytes that have been received and not joined. */
 static PyObject *part_held(Part *self, PyObject *ignored) {
     Py_ssize_t end = self->have ? self->ends[self->have - 1] : 0, sent = self->taken ? self->ends[self->taken - 1] : 0;
     return PyLong_FromSsize_t(end - sent);
 }
 
-/* The replies that are there are empty from now on. */
+/* Makes the replies received so far empty. */
 static int part_forget(Part *self) {
     if (self->buffer) {
         PyObject *nothing = PyBytes_FromStringAndSize(NULL, 0);
@@ -214,8 +214,8 @@ static PyTypeObject Part_type = {
     .tp_members = part_members,
 };
 
-/* The pieces of `parts` in an order that names, for each piece, its part, from `begin` on, as many as there are, and then `tail`
- * if there is one. Where those end is put into `number`. */
+/* Joins the available pieces of parts, from position `begin` of an order that names the part of each piece, followed by `tail`
+ * unless it is NULL. Sets `number` to the position in the order where they end. */
 static PyObject *join_parts(PyObject *names, Part **list, Py_ssize_t parts, Py_ssize_t begin, PyObject *tail, Py_ssize_t *number) {
     const unsigned char *order = (const unsigned char *)PyBytes_AS_STRING(names);
     Py_ssize_t end = PyBytes_GET_SIZE(names), total = tail ? PyBytes_GET_SIZE(tail) : 0, starts[256], i;

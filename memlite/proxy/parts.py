@@ -1,7 +1,7 @@
-"""Several requests of a client, or one of several keys, in parts that C takes and puts together.
+"""Several requests of a client, or one for several keys, in parts that are handled in C.
 
-They do what `Batch` and `MultiGet` do, which serve where it was not compiled, and in which what is
-said of requests here is said at more length.
+These classes do the same as `Batch` and `MultiGet`, which serve where the C module was not built,
+and which explain their handling of requests in more detail.
 """
 
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ from memlite.proxy.requests import MultiGet, Origin, Request, without_items
 __all__ = ["SPLIT", "SPLIT_KEYS", "JoinedBatch", "JoinedMultiGet", "Part"]
 
 Part: Final[Any] = None if NATIVE is None else NATIVE.Part
-"""Receives the replies of a node; None if it was not compiled."""
+"""Receives the replies of a node; None without the C module."""
 SPLIT: Final[Any] = None if NATIVE is None else NATIVE.split
 """Returns known gets and small sets by their nodes.
 
-Its arguments are the input, the nodes of lines, those of keys, how many requests to find at most,
-how long a value may be, and the type of nodes. It returns None unless there are two or more, else
-for each node what it is sent and how many requests that is, the index of the node of each request,
-where those found end, and whether they change nothing.
+Its arguments are the input, the nodes by line, the nodes by key, the maximum number of requests to
+find, the maximum length of a value, and the type of nodes. It returns None unless it finds two or
+more requests, else the bytes and the number of requests for each node, the index of the node of
+each request, where the requests found end, and whether they change nothing.
 """
 SPLIT_KEYS: Final[Any] = None if NATIVE is None else NATIVE.split_keys
-"""Returns likewise the keys of a get of several, if all are known; the last two are left out."""
+"""Does the same with the keys of a multi-get, if all are known; it omits the last two values."""
 JoinedBatch: Final[Any] = None if NATIVE is None else NATIVE.Batch
-"""Requests whose replies are sent together; see `Batch`. None if it was not compiled.
+"""Requests whose replies are sent together; see `Batch`. None without the C module.
 
 Its arguments are the client's executor and the index of the node of each request. The method
 `part`, given how many of them the next node has, returns the receiver of that node's replies.
@@ -38,8 +38,8 @@ class JoinedMultiGet(MultiGet):
 
     Args:
         executor: the client's.
-        found: what `SPLIT_KEYS` has found.
-        order: likewise.
+        found: the nodes' parts of the request, from `SPLIT_KEYS`.
+        order: the index of the node of each key, from `SPLIT_KEYS`.
         strict: whether it fails if a node fails.
     """
 
@@ -62,7 +62,7 @@ class JoinedMultiGet(MultiGet):
         self._strict = strict
         self._found = found
         self._order = order
-        self._odd = False  # whether there is a reply that is not the usual one
+        self._odd = False  # whether any reply is not of the usual form
         self._shares: list[Any] = [
             Part(self, index, count, True, request)
             for index, (_, request, count) in enumerate(found)
@@ -71,14 +71,14 @@ class JoinedMultiGet(MultiGet):
 
     @property
     def held(self) -> int:
-        """The bytes of what has been answered."""
+        """The bytes of the replies received so far."""
         if self.reply is not None:
             return len(self.reply)
         found: int = sum([part.held() for part in self._shares])
         return found + sum(map(len, self._replies))
 
     def discard(self) -> None:
-        """Forget what has been answered: all keys that have been are misses."""
+        """Forget the replies received so far: their keys become misses."""
         Request.discard(self)
         self._replies = without_items(self._replies)
         for part in self._shares:
@@ -89,13 +89,13 @@ class JoinedMultiGet(MultiGet):
         return self._shares[index]
 
     def part_done(self) -> None:
-        """Note that a node's reply is there, an item for each key that it has."""
+        """Note that a node's reply has arrived, with an item for each key that it has."""
         self._missing -= 1
         if not self._missing:
             self._finish()
 
     def take_reply(self, index: int, reply: bytes, failed: bool) -> None:
-        """Take a node's reply that is not the usual one."""
+        """Take a node's reply that is not of the usual form."""
         if not self._replies:
             self._replies = [replies.END] * len(self._found)
         self._replies[index] = reply

@@ -1,4 +1,4 @@
-"""Requests as they are forwarded: so that each has exactly one reply."""
+"""Requests as they are forwarded, so that each has exactly one reply."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ __all__ = ["WORDS", "delete_of", "plain", "without_quiet"]
 
 
 WORDS: Final = {b"cas": 6, b"delete": 2, b"incr": 3, b"decr": 3, b"touch": 3}
-"""The words of a command without surplus ones; of other storage commands there are 5."""
+"""The number of words of a command without surplus ones; other storage commands have 5."""
 
 
 def plain(data: bytes) -> bytes:
@@ -14,7 +14,7 @@ def plain(data: bytes) -> bytes:
     line, _, rest = data.partition(b"\n")
     words = [word for word in line.rstrip(b"\r").split(b" ") if word]
     if words[0] == b"delete":
-        # The 0, which old clients send, keeps the key "noreply" from being taken for the option.
+        # The 0, which old clients send, keeps the key "noreply" from being read as the option.
         return b"delete %b 0\r\n" % words[1]
     return b" ".join(words[: WORDS.get(words[0], 5)]) + b"\r\n" + rest
 

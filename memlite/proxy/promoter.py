@@ -1,4 +1,4 @@
-"""Keeping the list of hot keys: promoting and demoting automatically, and tidying it up."""
+"""Maintenance of the list of hot keys: automatic promotion and demotion, and cleanup."""
 
 import asyncio
 import logging
@@ -32,20 +32,20 @@ _log = logging.getLogger("memlite")
 
 _INTERVAL: Final = 5.0
 _LEAST_AGE: Final = 120.0
-"""Seconds for which a key stays promoted at least: that long its past counts for much."""
+"""Minimum seconds for which a key stays promoted: its past weighs heavily for that long."""
 _REQUEST: Final = b"stats hotkeys\r\n"
 
 
 class Promoter:
-    """Keeps the list of hot keys.
+    """Maintains the list of hot keys.
 
     Args:
         cluster: the nodes.
         access: how nodes are reached.
-        store: where the list is kept; None if this proxy alone has one.
-        percent: the share of an average node's requests from which on a key is promoted; None for
-            no automatic promotion.
-        sampled: the keys of requests that the proxy has sampled, for nodes that do not report any.
+        store: where the list is kept; None if only this proxy has a list.
+        percent: the share of an average node's requests at which a key is promoted; None for no
+            automatic promotion.
+        sampled: the keys of requests sampled by the proxy, for nodes that do not report any.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Promoter:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin. Needs a running event loop."""
+        """Start. Needs a running event loop."""
         self._task = asyncio.get_running_loop().create_task(self._keep())
 
     def stop(self) -> None:
@@ -76,7 +76,7 @@ class Promoter:
     async def _keep(self) -> None:
         while True:
             await asyncio.sleep(_INTERVAL)
-            # The follower says what is wrong with a store.
+            # The follower reports problems with the store.
             with suppress(StoreUnavailableError, DocumentError):
                 await self._step()
 
@@ -124,7 +124,7 @@ class Promoter:
     def _decide(
         self, present: Sequence[HotKey], loads: Mapping[bytes, Load], nodes: int
     ) -> tuple[list[bytes], list[bytes]]:
-        """Return the keys to promote and those to demote."""
+        """Return the keys to promote and the keys to demote."""
         percent, now = self._percent or 0.0, time.monotonic()
         self._since = {one.key: self._since.get(one.key, now) for one in present}
         old = []
@@ -142,7 +142,7 @@ class Promoter:
         def change(document: Document) -> Document:
             now = time.time()
             listed = remove(document.hot_keys, over)
-            # While keys move no copies are made; the proxy may not know yet that they do.
+            # No copies are made while keys move; the proxy may not know of the move yet.
             wanted = new if document.move is None else ()
             listed = _changed(listed, wanted, old, document.next_epoch(now))
             return document.with_hot_keys(listed, now)
@@ -160,7 +160,7 @@ class Promoter:
 
 
 def _possible(topology: Topology) -> bool:
-    """Return whether copies help, and go with the rest of a topology, which may have changed."""
+    """Return whether copies help and are compatible with a topology, which may have changed."""
     return len(topology.nodes) > 1 and topology.gutter is None and topology.read == "any"
 
 

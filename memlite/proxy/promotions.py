@@ -25,13 +25,13 @@ _log = logging.getLogger("memlite")
 
 
 class HotSet(ReplicaSet):
-    """The nodes that have a hot key. Which of them are read changes with time.
+    """The nodes that have a hot key; which of them are read changes over time.
 
     Args:
         name: the key.
-        nodes: those that have copies anyway, the primary first.
+        nodes: the nodes that have copies anyway, the primary first.
         changes: the changes in progress.
-        write: what replies to changes wait for; see `Change`.
+        write: which nodes replies to changes wait for; see `Change`.
         find: see `ReplicaSet`.
     """
 
@@ -51,13 +51,13 @@ class HotSet(ReplicaSet):
     def place(
         self, primary: Node, replicas: Sequence[Node], readers: Sequence[Node], write: str
     ) -> None:
-        """Have further requests sent to other nodes.
+        """Send further requests to other nodes.
 
         Args:
-            primary: decides.
-            replicas: have their copies held while the key changes.
-            readers: answer reads.
-            write: what replies to changes wait for.
+            primary: the node that decides.
+            replicas: the nodes whose copies are held while the key changes.
+            readers: the nodes that answer reads.
+            write: which nodes replies to changes wait for.
         """
         self.primary, self._replicas, self._readers = primary, replicas, readers
         self._write = write
@@ -74,8 +74,8 @@ class HotSet(ReplicaSet):
                 self.empty([node], Answer(lambda _reply, _failed: None, reads=True))
 
     def empty(self, replicas: Sequence[Node], receiver: Receiver) -> None:
-        """Remove the copies on some nodes, whatever they are, as a change would that changes
-        nothing.
+        """Remove the copies on some nodes, whatever their values, like a change that leaves the
+        item as it is.
         """  # noqa: D205 - one sentence
         changes = self._changes
         if changes.wait([self._name], lambda: self.empty(replicas, receiver), receiver):
@@ -86,22 +86,22 @@ class HotSet(ReplicaSet):
 
 
 class _Promotion:
-    """What is known of a hot key.
+    """The state of a hot key.
 
     Args:
-        entry: what the topology says of it.
+        entry: its entry in the topology.
         nodes: all nodes.
-        base: those that have it anyway, the primary first.
+        base: the nodes that have it anyway, the primary first.
         changes: the changes in progress.
-        write: what replies to changes wait for.
+        write: which nodes replies to changes wait for.
         now: the time.
         find: see `ReplicaSet`.
 
     Attributes:
         entry: as above.
-        set: what its requests are sent to.
-        demoted: since when it is no longer to be promoted; None if it is to be.
-        over: whether nobody reads copies any more.
+        set: the target of its requests.
+        demoted: when it was demoted; None while it is promoted.
+        over: whether no proxy reads copies any more.
     """
 
     def __init__(
@@ -119,10 +119,10 @@ class _Promotion:
         self.demoted: float | None = None
         self.over = False
         self._primary = base[0]
-        self._since: dict[Node, float] = {}  # when every change was first known to hold the copy
-        self._emptied: set[Node] = set()  # nodes without copies from before that
+        self._since: dict[Node, float] = {}  # since when every change is known to hold the copy
+        self._emptied: set[Node] = set()  # nodes without copies from before then
         self._emptying = False
-        self._former: dict[Node, float] = {}  # primaries of lately, and until when they were
+        self._former: dict[Node, float] = {}  # recent primaries, and when they ceased to be
         self._known = False
         self.update(entry, nodes, base, write, now)
 
@@ -141,7 +141,7 @@ class _Promotion:
         write: str,
         now: float,
     ) -> None:
-        """Note what the topology says now."""
+        """Note the topology's current entry."""
         moved = base[0] is not self._primary
         if moved or (entry.epoch, entry.demoted) != (self.entry.epoch, self.entry.demoted):
             self._since.clear()
@@ -165,7 +165,7 @@ class _Promotion:
         self._place()
 
     def forget(self) -> None:
-        """Note that it is not known any more what others know."""
+        """Discard the assumptions about what other proxies know."""
         self._known = False
         self._since.clear()
         self._emptied.clear()
@@ -208,7 +208,7 @@ class _Promotion:
         def emptied(_reply: bytes, failed: bool) -> None:
             self._emptying = False
             if not failed:
-                # Unless something has begun anew meanwhile.
+                # Unless the wait for a node has started again meanwhile.
                 self._emptied |= {
                     node for node, since in due.items() if self._since.get(node) == since
                 }
@@ -225,17 +225,17 @@ class Promotions:
     Args:
         changes: the changes in progress.
         deadline: seconds within which a node must answer.
-        forget: called with each key whose requests have another target from now on.
+        forget: called with each key whose requests get another target.
         clock: returns seconds that never decrease, and that pass while the process is stopped.
         find: see `ReplicaSet`.
         valid: see `FlushTwice`.
 
     Attributes:
-        flushing: what a request for all nodes is sent to while there are hot keys.
-        linger: seconds after which all others know of a change, or refuse to serve, and what they
-            have sent to read is over. For so long copies are held that may be read.
-        settling: seconds after which likewise their changes are over, as far as those need not
-            outlast holds. No copy is read before.
+        flushing: the target of requests for all nodes while there are hot keys.
+        linger: seconds after which all other proxies know of a change, or refuse to serve, and
+            their reads in progress have ended. Until then, copies that may be read are held.
+        settling: seconds after which their changes in progress have ended as well, as far as these
+            need not outlast holds. No copy is read before.
     """
 
     def __init__(
@@ -257,27 +257,27 @@ class Promotions:
         self._over: set[HotKey] = set()
         self._moving = False
         self.flushing = FlushTwice((), changes)
-        # Requests may wait for a worker for a deadline, and for a node for a little more than that.
+        # Requests may wait up to a deadline for a worker, and a little longer than that for a node.
         self.linger = LEASE + MARGIN + 3 * deadline
         self.settling = LEASE + deadline + changes.hold_seconds
 
     @property
     def active(self) -> bool:
-        """Whether there are hot keys, or some that were demoted lately."""
+        """Whether there are hot keys, including recently demoted ones."""
         return bool(self._promoted)
 
     @property
     def count(self) -> int:
-        """How many there are of these."""
+        """The number of hot keys, including recently demoted ones."""
         return len(self._promoted)
 
     @property
     def over(self) -> frozenset[HotKey]:
-        """Demoted keys that all others know to be demoted."""
+        """Demoted keys that all other proxies know to be demoted."""
         return frozenset(self._over)
 
     def of(self, key: bytes) -> HotSet | None:
-        """Return what requests for a hot key are sent to; None if it is not one."""
+        """Return the target of requests for a hot key; None if it is not one."""
         found = self._promoted.get(key)
         return None if found is None else found.set
 
@@ -290,15 +290,15 @@ class Promotions:
         *,
         moving: bool = False,
     ) -> None:
-        """Note what the topology says.
+        """Note the topology's hot keys.
 
         Args:
             entries: the hot keys.
             nodes: all nodes.
             order: returns the indexes of the nodes that have a key anyway, the primary first.
-            write: what replies to changes wait for; see `Change`.
-            moving: whether keys move between nodes; none is promoted meanwhile. There should be
-                none in the list then: a mover waits for that before it begins.
+            write: which nodes replies to changes wait for; see `Change`.
+            moving: whether keys are moving between nodes; none is promoted meanwhile. The list
+                should be empty then: a mover waits for that before it begins.
         """
         now = self._clock()
         self._moving = moving
@@ -326,7 +326,7 @@ class Promotions:
                 promotion.update(entry, nodes, base, write, now)
 
     def suspend(self) -> None:
-        """Note that it is not known any more what others know."""
+        """Discard the assumptions about what other proxies know."""
         for promotion in self._promoted.values():
             promotion.forget()
 
@@ -348,9 +348,9 @@ class Promotions:
             before = promotion.over
             promotion.step(now, self.linger, self.settling)
             if promotion.over and not before and not self._moving:
-                # Nobody fills copies any more, and those that are left will not be held.
+                # No proxy fills copies any more, and the remaining copies will not be held.
                 promotion.set.empty_all()
-            # Requests that follow must not overtake those in progress.
+            # Later requests must not overtake the ones in progress.
             if promotion.over and not self._changes.waits(key):
                 del self._promoted[key]
                 self._over.update({promotion.entry} & self._listed)

@@ -58,7 +58,7 @@ __all__ = ["FORWARDED", "Proxy"]
 FORWARDED = Dialect(
     partial(TextParser, keep_requests=True), commands=TEXT.commands, login=TEXT.login, fast=True
 )
-"""The text protocol, whose requests are kept as they arrive."""
+"""The text protocol, with requests kept as they arrive."""
 
 
 class Proxy:
@@ -66,19 +66,19 @@ class Proxy:
 
     Args:
         config: the settings about connections and the process.
-        topology: the nodes; None if they are found in `store`.
+        topology: the nodes; None if `store` lists them.
         listeners: bound sockets for connections; the proxy closes them.
         access: how nodes are reached.
-        unread_limit: bytes of replies that all clients together may have yet to read; see
+        unread_limit: maximum bytes of replies that all clients together may leave unread; see
             `UnreadReplies`.
         strict: whether a retrieval fails if one of its nodes fails.
-        in_flight: how many requests are with the nodes at a time; None for no limit.
+        in_flight: the most requests with the nodes at a time; None for no limit.
         tracing: which requests are traced, and where; None for none.
-        spans: of which requests spans are exported, with ``--otlp``; None for none.
+        spans: the requests whose spans are exported, with ``--otlp``; None for none.
         file: the topology file, which is read again when it changes; None if there is none.
         store: where a cluster's members register; None if there are none.
-        promote: the share of an average node's requests, in percent, from which on a key is
-            promoted; None for no automatic promotion.
+        promote: the share of an average node's requests, in percent, at which a key is promoted;
+            None for no automatic promotion.
         tls: the TLS settings of clients' connections; None without TLS.
         owns_process: whether the process is the proxy's alone; see `Lifecycle`.
 
@@ -137,7 +137,7 @@ class Proxy:
             from memlite.proxy.slow_log import SlowRequests
 
             tracers.append(SlowRequests(slow))
-        # Whether the queue gets only those requests that are traced.
+        # Whether only traced requests pass through the queue.
         few = in_flight is None and slow is None
         if tracing is not None:
             every = 1 if few else tracing.sample.every
@@ -313,7 +313,7 @@ class Proxy:
             await self.lifecycle.run(ready, stopping)
             return
         if self._http is not None:
-            self._http.service.listen()  # to say that the proxy starts; the store may take long
+            self._http.service.listen()  # reports that the proxy starts; the store may take long
         try:
             await self._store.open()
         except StartError as error:
@@ -345,7 +345,7 @@ class Proxy:
         if self._http is not None:
             services.append(self._http.service)
         if self._trace is not None:
-            services.append(self._trace)  # the last, as the end of the others is traced
+            services.append(self._trace)  # last, to trace the shutdown of the others
         if self._export is not None:
             services.append(self._export)  # likewise
         return services
@@ -355,7 +355,7 @@ class Proxy:
         return NativeConnection(self._services, self._unread_replies)
 
     def _readers(self) -> list[tuple[str, Callable[[], None]]]:
-        """Return what SIGHUP reloads."""
+        """Return the names and functions of the reloads on SIGHUP."""
         readers: list[tuple[str, Callable[[], None]]] = []
         if self._file is not None:
             readers.append(("topology", self._file.read))
@@ -405,7 +405,7 @@ def _trace(tracing: "Tracing", cluster: Cluster, scheduler: Scheduler, every: in
 def _export(
     config: Config, listeners: Sequence[Listener], snapshot: "Callable[[], Snapshot]"
 ) -> "tuple[OtlpService, Callable[[Span], None]]":
-    """Return what exports metrics and spans, and what takes the spans."""
+    """Return the service that exports metrics and spans, and the function that takes spans."""
     try:
         from memlite.server.otlp.assembly import assemble
         from memlite.telemetry.metrics.proxy_metrics import PROXY_METRICS

@@ -1,4 +1,4 @@
-"""The queue of requests for which all workers are busy, and what is known of each request."""
+"""The queue of requests for which all workers are busy, and the record of each request."""
 
 import asyncio
 import time
@@ -18,13 +18,13 @@ from memlite.telemetry.spans import SpanName
 
 __all__ = ["RequestQueue", "Sends", "Ticket", "Tracer", "Tracers"]
 
-# What may wait for a worker; requests beyond are refused.
+# Limits on the requests waiting for a worker; further ones are refused.
 _MAX_WAITING: Final = 16_384
 _MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
 _FULL: Final = b"SERVER_ERROR not sent: too many requests are waiting for a worker\r\n"
 
 Sends = Sequence[tuple[Target, bytes, Receiver]]
-"""The parts of a request: whom to ask, what, and who takes the reply."""
+"""The parts of a request: the target, the bytes to send, and the receiver of the reply."""
 
 
 class Tracer(Protocol):
@@ -49,7 +49,7 @@ class Tracers:
             tracer.begin(ticket)
 
     def record(self, ticket: "Ticket") -> None:
-        """Take a request that is over."""
+        """Take a finished request."""
         for tracer in self._tracers:
             tracer.record(ticket)
 
@@ -59,7 +59,7 @@ class Client(Protocol):
 
     Attributes:
         gone: whether the client has disconnected.
-        number: of the connection.
+        number: the connection's number.
         peer: the client's address.
         replied: when the last reply was given to the connection, in nanoseconds; 0 for never.
     """
@@ -71,22 +71,22 @@ class Client(Protocol):
 
 
 class Ticket:
-    """One request on its way; also the observer that learns when its reply is sent.
+    """A request in progress; also the observer that is told when its reply is sent.
 
     All times are `time.monotonic_ns`; 0 stands for "did not happen".
 
     Args:
-        client: where it comes from.
+        client: the executor it comes from.
         sends: its parts.
         reads: whether it changes nothing.
-        observer: the one that the request has otherwise.
+        observer: the request's own observer, if any.
 
     Attributes:
         client: as above.
         sends: as above.
         reads: as above.
-        ahead: how many requests were waiting when it came.
-        routes: the cluster's, when it was routed, if it had to wait.
+        ahead: how many requests were waiting when it arrived.
+        routes: the cluster's `routes` when it was routed, if it had to wait.
         arrival: when the event loop had read it, with others of the same iteration.
         enqueued: when it was put into the queue.
         dequeued: when a worker took it.
@@ -94,10 +94,10 @@ class Ticket:
         received: when the last node had replied.
         replied: when the reply was given to the client's connection.
         worker: the number of the worker; -1 if there is no limit, or it was not sent.
-        failed: whether a node, or the queue, has failed it.
+        failed: whether it failed at a node, or in the queue.
         reply: the reply as the client gets it.
         span: the name of its span; None if it has none.
-        parent: that of the client's; None if it is not known.
+        parent: the name of the client's span; None if unknown.
     """
 
     __slots__ = (
@@ -154,7 +154,7 @@ class Ticket:
 
 
 class _Watching:
-    """Receives the reply to a part, and tells the ticket of it."""
+    """Receives the reply to a part, and notifies the ticket."""
 
     __slots__ = ("_receiver", "_ticket", "reads")
 
@@ -173,32 +173,32 @@ class _Watching:
 
 
 class RequestQueue:
-    """Lets a number of requests be with the nodes at a time; others wait in order of arrival.
+    """Limits how many requests are with the nodes at a time; others wait in order of arrival.
 
-    A request of several keys, or to all nodes, occupies one worker until all nodes have answered.
-    Requests are routed when they arrive, and again when they are sent if keys may have got other
-    nodes meanwhile.
+    A request for several keys, or for all nodes, occupies one worker until all nodes have answered.
+    Requests are routed when they arrive, and again when they are sent if keys may have moved to
+    other nodes meanwhile.
 
     Args:
-        cluster: routes requests again, and is told to deliver replies.
+        cluster: routes requests again, and delivers replies.
         scheduler: runs the timer.
         in_flight: the number of workers; None for no limit.
-        deadline: seconds that a request waits at most.
-        tracer: takes requests that are over; None for nobody.
-        every: without a limit, one request in so many passes the queue, to be traced; others go to
-            the nodes at once.
+        deadline: maximum seconds that a request waits.
+        tracer: takes finished requests; None for none.
+        every: without a limit, one request in this many passes through the queue, to be traced;
+            others go to the nodes at once.
 
     Attributes:
         tracer: as above.
-        turns: tells which request passes the queue.
+        turns: decides which requests pass through the queue.
         length: how many requests are waiting.
-        longest: how many have been waiting at most.
+        longest: the maximum of `length`.
         lengths: the sum of `length` as each request found it; divided by `arrivals`, the mean.
-        arrivals: requests that came.
+        arrivals: requests that arrived.
         refused: requests that were refused because too many were waiting.
         expired: requests that have waited for too long.
         dropped: reads that were not sent because the client had disconnected.
-        queueing: the time in the queue, of requests that a worker took.
+        queueing: the time in the queue, for requests that a worker took.
         service: the time from a worker's taking a request to the last node's reply.
         thinking: the time from a client's last reply to its next request, if it awaited the reply.
     """
@@ -248,7 +248,7 @@ class RequestQueue:
         return 0 if self.in_flight is None else self.in_flight - len(self._idle)
 
     def passes(self) -> bool:
-        """Return whether the next request passes the queue."""
+        """Return whether the next request passes through the queue."""
         turns = self.turns
         if turns.left > 1:
             turns.left -= 1
@@ -307,11 +307,11 @@ class RequestQueue:
             self.tracer.begin(ticket)
         sends = ticket.sends
         if self.tracer is None:
-            ticket.sends = ()  # the values are not needed any more
+            ticket.sends = ()  # the values are no longer needed
         for target, data, receiver in sends:
             target.send(data, _Watching(receiver, ticket))
         if self.tracer is not None and len(self._unsent) == 1:
-            # Comes after the nodes' own calls, which send.
+            # Runs after the nodes' own calls, which send.
             self._scheduler.call_soon(self._note_sent)
 
     def _note_sent(self) -> None:
@@ -324,7 +324,7 @@ class RequestQueue:
         self._iteration = 0
 
     def _pump(self) -> None:
-        """Have idle workers take requests. Those that fail at once leave their worker idle."""
+        """Let idle workers take requests. A request that fails at once leaves its worker idle."""
         if self._pumping:
             return
         self._pumping = True
@@ -339,7 +339,7 @@ class RequestQueue:
         if ticket.client.gone and ticket.reads:
             self.dropped += 1
             for _, _, receiver in ticket.sends:
-                receiver.answer(b"")  # to nobody: the client's other requests may wait for it
+                receiver.answer(b"")  # the client's other requests may wait for it
         elif now - ticket.enqueued > self._deadline:
             self.expired += 1
             _fail(ticket, self._overdue)
@@ -348,7 +348,7 @@ class RequestQueue:
                 ticket.sends = rerouted(self._cluster, ticket.sends)
             self._dispatch(ticket, now)
 
-    # The deadline. The first in the queue has waited longest.
+    # The deadline. The first request in the queue has waited longest.
 
     def _set_timer(self, now: int) -> None:
         left = self._waiting[0].enqueued + self._deadline - now

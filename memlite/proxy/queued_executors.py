@@ -1,4 +1,4 @@
-"""Executors whose requests pass the queue: for `--in-flight`, `--trace` and `--slow-log`."""
+"""Executors whose requests pass through the queue, for `--in-flight`, `--trace`, `--slow-log`."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -19,7 +19,7 @@ __all__ = ["QueuedBinaryExecutor", "QueuedTextExecutor"]
 
 _numbers: Final = count(1)
 _FEW: Final = 2
-"""With so many requests left, those before the one that is traced are no batch."""
+"""With this many requests left, the ones before the traced request are not batched."""
 
 if TYPE_CHECKING:
     _Base = ProxyExecutor
@@ -28,11 +28,11 @@ else:
 
 
 class _Queued(_Base):
-    """Has requests pass the queue.
+    """Sends requests through the queue.
 
     Attributes:
         gone: whether the client has disconnected.
-        number: of the connection, from 1.
+        number: the connection's number, from 1.
         peer: the client's address; empty before its first request.
         replied: when the last reply was given to the connection, in nanoseconds; 0 for never.
     """
@@ -57,14 +57,15 @@ class _Queued(_Base):
         self.replied = 0
 
     def detach(self) -> None:
-        """Disconnect from a lost connection; reads that wait are not sent any more."""
+        """Disconnect from a lost connection; waiting reads are no longer sent."""
         self.gone = True
         super().detach()
 
     def take(self, data: bytes) -> int:
         """Forward requests of the usual kinds; see `ProxyExecutor`.
 
-        The one that passes the queue is taken by itself; those before and behind it together.
+        The request that passes through the queue is taken by itself; the requests before it are
+        taken together, and so are the ones after it.
         """
         turns = self._turns
         if turns.every == 1:
@@ -137,8 +138,8 @@ class _Queued(_Base):
 
 
 class QueuedTextExecutor(_Queued, ProxyExecutor):
-    """Forwards a text client's commands by way of the queue."""
+    """Forwards a text client's commands through the queue."""
 
 
 class QueuedBinaryExecutor(_Queued, BinaryProxyExecutor):
-    """Forwards a binary client's commands by way of the queue."""
+    """Forwards a binary client's commands through the queue."""

@@ -1,15 +1,15 @@
-/* What arrives, at a client's connection or at a node's: connection.py and link.py, whose methods take all that is unusual. */
+/* Input of clients' and nodes' connections: connection.py and link.py, whose methods handle all unusual input. */
 
 typedef struct Reception Reception;
 
 typedef struct {  /* takes the place of `data_received` in a class */
     PyObject_HEAD
-    PyTypeObject *type;  /* of the protocols */
+    PyTypeObject *type;  /* the protocols' type */
     PyObject *otherwise;  /* the method in Python */
     int (*take)(Reception *, PyObject *);  /* returns whether all is done, or -1 */
-    PyTypeObject *usual;  /* of clients' executors, as whose method `take` this serves */
+    PyTypeObject *usual;  /* the type of clients' executors whose method `take` this replaces */
     PyObject *usual_take;
-    Py_ssize_t longest;  /* line of a get */
+    Py_ssize_t longest;  /* the longest line of a get */
     Field executor, ready_limit, counters, until, bytes_read, clock, second, last_command, out;
 } Receiver;
 
@@ -18,14 +18,15 @@ struct Reception {  /* a receiver that is bound to a protocol */
     vectorcallfunc call;
     Receiver *receiver;
     PyObject *protocol;
-    Lone *lone;  /* of the executor that was seen last */
-    PyObject *rest;  /* what was not taken, if some was */
+    Lone *lone;  /* of the executor seen last */
+    PyObject *rest;  /* the rest of the input if only part of it was taken */
 };
 
 static PyTypeObject Reception_type, Receiver_type;
 static PyObject *s_handed_out, *s_take_input;
 
-/* That of the client's executor; NULL if it is not the usual one, or with an error. Without a reference. */
+/* Returns the `Lone` of the client's executor, as a borrowed reference; NULL if the executor is not a usual one, or with an
+ * error. */
 static Lone *lone_of(Reception *b) {
     PyObject *executor = get(b->protocol, &b->receiver->executor);
     if (!executor) return NULL;
@@ -40,7 +41,7 @@ static Lone *lone_of(Reception *b) {
             else Py_XDECREF(lone);
         }
     }
-    Py_DECREF(executor);  /* the connection has it */
+    Py_DECREF(executor);  /* the connection holds a reference */
     return b->lone;
 }
 
@@ -72,7 +73,7 @@ static int take_from_client(Reception *b, PyObject *data) {
         }
         if (!taken && size > 4 && (table = lone->nodes) && PyDict_Check(table)) {
             Py_INCREF(table);
-            /* Others are counted by their kinds, unless replies are written without that. */
+            /* Other changes are counted by kind, unless replies are written directly. */
             int counted = !lone->write || lone->write == Py_None;
             if (!counted && size <= 2 * r->longest) taken = take_change(lone, table, data, (PyObject *)known.node);
             if (!taken && (!counted || !memcmp(PyBytes_AS_STRING(data), "set ", 4)))
@@ -115,7 +116,7 @@ static int take_from_node(Reception *b, PyObject *data) {
     if (waiting <= 0) { done = waiting < 0 ? -1 : 0; goto end; }
     if (!(first = PySequence_GetItem(pending, 0))) goto end;
     PyObject *type = (PyObject *)Py_TYPE(first);
-    Py_DECREF(first);  /* it is compared */
+    Py_DECREF(first);  /* only its type is compared */
     if (type == known.one_part || type == known.other_part) { done = 0; goto end; }
     long long timed = get_number(node, &known.timed), answered = get_number(node, &known.answered);
     long long last = get_number(node, &known.last_sent);
@@ -165,7 +166,7 @@ static int reception_traverse(Reception *b, visitproc visit, void *arg) {
 }
 
 static int reception_clear(Reception *b) {
-    Py_CLEAR(b->lone);  /* without the others it could not be called */
+    Py_CLEAR(b->lone);  /* calls need the other members */
     return 0;
 }
 

@@ -1,11 +1,11 @@
 /* Requests of the usual kinds: the counterpart of recognizer.py. */
 
-/* A number that nodes read as it is written, of a cas unique: at most 19 digits. */
+/* Returns whether a word is a cas unique in canonical form: at most 19 digits, without leading zeros. */
 static int is_unique(const char *at, const char *end) {
     return number(at, end) >= 0 && (end - at == 1 || *at != '0');
 }
 
-/* Whether [at, end) are flags of a meta set that change nothing about its reply: an exptime and flags, each once. */
+/* Returns whether [at, end) are flags of a meta set that do not affect its reply: an exptime and flags, each at most once. */
 static int are_usual(const char *at, const char *end) {
     for (int seen = 0; at < end;) {
         const char *space = memchr(at, ' ', end - at), *word = space ? space : end;
@@ -15,12 +15,12 @@ static int are_usual(const char *at, const char *end) {
         if (!space) return 1;
         at = space + 1;
     }
-    return 0;  /* a space is the last */
+    return 0;  /* ends with a space */
 }
 
-/* Where the storage command at `at` ends, whose line ends at `line`; its value has at most `most` bytes, all of which are
- * there. NULL if it is anything else. From `key` to `key_end` is its key. Those of which the parser knows more than
- * recognizer.py are taken if it comes `alone`. */
+/* Returns the end of the storage command at `at`, whose line ends at `line`, if its value is complete and has at most `most`
+ * bytes; NULL for anything else. Sets `key` and `key_end` to its key. Commands that recognizer.py leaves to the parser are
+ * accepted only if `alone`. */
 static const char *stored_end(const char *at, const char *line, const char *end, long most, int alone, const char **key,
                               const char **key_end) {
     enum { PLAIN, CAS, META };
@@ -39,7 +39,7 @@ static const char *stored_end(const char *at, const char *line, const char *end,
     for (const char *c = words[0]; c < line && known < 6; c++) if (*c == ' ') words[known++] = c + 1;
     if (kind == META ? known < 2 || known > 4 : known != (kind == CAS ? 5 : 4)) return NULL;
     words[known] = line + 1;
-    int place = kind == META ? 1 : 3;  /* of the length */
+    int place = kind == META ? 1 : 3;  /* the place of the length */
     long length = small_number(words[place], words[place + 1] - 1);
     if (length < 0 || length > most || length > end - line - 4) return NULL;
     if (kind == META) {
@@ -51,7 +51,7 @@ static const char *stored_end(const char *at, const char *line, const char *end,
     return after[-2] == '\r' && after[-1] == '\n' ? after : NULL;
 }
 
-/* The key of a change that is one line, is complete, and has one reply: where it ends is `key_end`. NULL for anything else. */
+/* Returns the key of a change that is one complete line and has one reply, and sets `key_end`. NULL for anything else. */
 static const char *changed_key(const char *at, const char *end, const char **key_end) {
     static const struct { const char *name; int size, number; } kinds[] = {
         {"delete ", 7, 0}, {"incr ", 5, 1}, {"decr ", 5, 1}, {"touch ", 6, 1}, {"md ", 3, 0}};

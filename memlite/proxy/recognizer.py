@@ -1,4 +1,4 @@
-"""Requests of the usual kinds, found without the parser and kept as the bytes that they are."""
+"""Recognition of usual requests without the parser, keeping their bytes as they arrived."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
@@ -15,33 +15,33 @@ __all__ = ["Recognizer"]
 
 _CR: Final = 13
 _LF: Final = 10
-# The first letters of what is remembered by its line: get and mg.
+# The first letters of the commands remembered by line: get and mg.
 _OF_LINES: Final = frozenset(b"gm")
-# Keys that mean something else: the nodes' list, and the option.
+# Words that are not ordinary keys: the nodes' list, and the option.
 _SPECIAL: Final = frozenset((CLUSTER_KEY, b"noreply"))
 
 
 class Recognizer:
     """Finds complete requests with one key, one reply and no surplus words.
 
-    These are most of all requests. What is anything else, errors included, is left to the parser.
+    Most requests are of this kind. All other input, errors included, is left to the parser.
 
     Args:
         cluster: the nodes.
         limits: the limits on what clients may send.
 
     Attributes:
-        longest_key: in bytes.
+        longest_key: maximum length of a key, in bytes.
     """
 
     def __init__(self, cluster: Cluster, limits: Limits) -> None:
         self._cluster = cluster
         self.longest_key = limits.key_length
-        # A value of up to this many bytes fits whatever its key and flags.
+        # A value of up to this many bytes fits regardless of its key and flags.
         self._safe_size = limits.item_size - item_total(limits.key_length, 1, 0)
 
     def lone_set(self, data: bytes) -> Target | None:
-        """Return the node for a set of a small value that comes alone; None for anything else.
+        """Return the node for a lone set of a small value; None for anything else.
 
         Args:
             data: the input of a client, which begins with ``set``.
@@ -66,32 +66,32 @@ class Recognizer:
         return self._cluster.known_nodes.get(key)  # whose keys are valid
 
     def take_set(self, lone: Any, data: bytes) -> bool:
-        """Forward a set of a small value that comes alone, if `lone` can; it has a node."""
+        """Forward a lone set of a small value, if `lone` can; its node must be known."""
         return bool(lone.take_set(self._cluster.known_nodes, data, self._safe_size, Node))
 
     def know(self, lone: Any) -> None:
-        """Tell `lone` the nodes of requests that come alone."""
+        """Give `lone` the nodes of lone requests."""
         lone.by_line, lone.nodes = self._cluster.by_line, self._cluster.known_nodes
         lone.most = self._safe_size
 
     def split(self, data: bytes, most: int) -> Any:
-        """Return what `SPLIT` does for input of a client."""
+        """Return the result of `SPLIT` for input of a client."""
         cluster = self._cluster
         return SPLIT(data, cluster.by_line, cluster.known_nodes, most, self._safe_size, Node)
 
     def scan(
         self, data: bytes, most: int, requests: list[bytes], targets: list[Target]
     ) -> tuple[int, bool]:
-        """Find the requests that the input of a client begins with.
+        """Find the requests at the beginning of a client's input.
 
         Args:
             data: the input.
-            most: how many to find at most.
-            requests: gets the requests.
-            targets: gets what each is to be sent to.
+            most: the maximum number to find.
+            requests: receives the requests.
+            targets: receives the target of each.
 
         Returns:
-            Where the first other request begins, and whether those found change nothing.
+            Where the first other request begins, and whether the requests found change nothing.
         """
         position, size, reads = 0, len(data), True
         find, by_line, kinds = data.find, self._cluster.by_line.get, _KINDS.get
@@ -164,5 +164,5 @@ _KINDS: Final[dict[bytes, tuple[int, _Check]]] = {
     b"append": (5, _value),
     b"prepend": (5, _value),
 }
-"""For each command the number of its words, and what checks them."""
+"""For each command, the number of its words and the function that checks them."""
 _GET: Final = b"get"

@@ -1,4 +1,4 @@
-"""A target that refuses every request: it stands for nodes that are not known."""
+"""A target that refuses every request, in place of unknown nodes."""
 
 from typing import Final, Protocol
 
@@ -14,7 +14,7 @@ class Refusal:
 
     Args:
         reason: why, in a few words.
-        kind: what the reply begins with.
+        kind: the first word of the reply.
 
     Attributes:
         error: the reply to every request.
@@ -31,8 +31,8 @@ class Refusal:
 
 
 NO_NUL: Final = Refusal("a key with a NUL needs base64 through a proxy", "CLIENT_ERROR")
-"""What stands for the node of a text key with a NUL.
+"""The target for text keys with a NUL.
 
-For older memcacheds a line ends there. They would take the value for further commands, with replies
-that would go to other clients.
+In older versions of memcached, the NUL ends the line. They would execute the value as further
+commands, with replies that would go to other clients.
 """

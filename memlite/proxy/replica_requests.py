@@ -1,7 +1,7 @@
-"""Requests with which copies are held, filled and dropped, and what clients' mean for copies.
+"""Requests that hold, fill and drop copies, and the effect of clients' requests on copies.
 
-A *hold* is an item that stands in a copy's place while a change is in progress. It has flags and a
-value of its own, by which every proxy knows it. A *lease* is one for a copy that is being filled.
+A *hold* is an item that replaces a copy while a change is in progress. Every proxy recognises it by
+its flags and value. A *lease* is a hold for a copy that is being filled.
 """
 
 from typing import Final, NamedTuple
@@ -32,13 +32,13 @@ __all__ = [
 _MARKS: Final = (b" %d " % HELD, b" %d " % LEASED)
 _MAX_LINE_LENGTH: Final = 300  # of a reply to a get
 _SPREAD_FLAGS: Final = frozenset(b"vfskOqb")
-"""The flags of ``mg`` that a copy answers as the primary does."""
+"""The flags of ``mg`` that a copy answers like the primary."""
 _OVERWRITING: Final = {b"set": b"STORED\r\n", b"add": b"STORED\r\n", b"replace": b"STORED\r\n"}
 _COPIED_MODES: Final = frozenset((b"", b"S", b"s", b"E", b"e", b"R", b"r"))
 
 
 class Key(NamedTuple):
-    """A key as requests to nodes have it.
+    """A key in the form used in requests to nodes.
 
     Attributes:
         word: the key, in base64 if it needs that.
@@ -68,7 +68,7 @@ def is_read(request: bytes) -> bool:
 
 
 def is_spread(request: bytes) -> bool:
-    """Return whether any copy can answer a request: by its reply, a hold must be known."""
+    """Return whether any copy can answer a request: its reply must reveal a hold."""
     if request.startswith(b"get "):
         return True
     flags = words_of(request)[2:] if request.startswith(b"mg ") else []
@@ -80,16 +80,16 @@ def hold(key: Key, seconds: int, *, only_if_absent: bool = False, unique: int = 
 
     Args:
         key: the key.
-        seconds: after which the hold expires.
+        seconds: time after which the hold expires.
         only_if_absent: whether there must be no item.
-        unique: that of the item that is replaced; 0 for whatever is there.
+        unique: the cas unique of the item to replace; 0 for any item, or none.
     """
     condition = b" ME" if only_if_absent else b" C%d" % unique if unique else b""
     return _store(key, STANDS_IN, b" F%d T%d c%b" % (HELD, seconds, condition))
 
 
 def lease(key: Key) -> bytes:
-    """Return the request for the right to fill a copy that is missing."""
+    """Return the request for the right to fill a missing copy."""
     return _store(key, STANDS_IN, b" F%d T%d c ME" % (LEASED, LEASE_SECONDS))
 
 
@@ -110,7 +110,7 @@ def state(key: Key) -> bytes:
 
 
 def look(key: Key) -> bytes:
-    """Return the request for the same and the value."""
+    """Return the request for flags, cas unique, time to live and value of an item."""
     return b"mg %b%b f c t v\r\n" % key
 
 
@@ -127,9 +127,9 @@ def number(reply: bytes, flag: bytes) -> int | None:
 
 
 def shows_hold(reply: bytes) -> bool:
-    """Return whether the reply to a read of one key may be a hold or lease, and no value.
+    """Return whether the reply to a read of one key may be a hold or lease instead of a value.
 
-    A client's item with the same flags or value counts as one too: the primary is asked then.
+    A client's item with the same flags or value counts as one too: the primary is then asked.
     """
     if reply.startswith(b"VALUE "):
         end = min(reply.find(b"\r\n"), _MAX_LINE_LENGTH)
@@ -138,7 +138,7 @@ def shows_hold(reply: bytes) -> bool:
 
 
 def is_hold(reply: bytes) -> bool:
-    """Return whether the reply to a read of one key is a hold or lease, as far as it tells."""
+    """Return whether the reply to a read of one key is a hold or lease, if it shows that."""
     if not shows_hold(reply):
         return False
     start = reply.index(b"\r\n") + 2
@@ -146,7 +146,7 @@ def is_hold(reply: bytes) -> bool:
 
 
 def has_hold(reply: bytes) -> bool:
-    """Return whether the reply to a read shows a hold or lease, as far as it tells."""
+    """Return whether the reply to a read shows a hold or lease."""
     if reply.startswith(b"HD "):
         return number(reply, b"f") in (HELD, LEASED)
     return is_hold(reply) or (reply.startswith(b"VALUE ") and STANDS_IN in reply and _holds(reply))
@@ -165,15 +165,15 @@ def _holds(reply: bytes) -> bool:
 
 
 def copied(request: bytes, reply: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """Return what a change has stored.
+    """Return the item that a change has stored.
 
     Args:
         request: the change.
         reply: the primary's reply.
 
     Returns:
-        Flags, exptime and value of the item; None if they do not follow from the request, if it
-        has not stored it, or if the item expires at once.
+        Flags, exptime and value of the item; None if the request does not determine them, if it
+        has not stored an item, or if the item expires at once.
     """
     end = request.index(b"\n") + 1
     words = words_of(request)

@@ -1,4 +1,4 @@
-"""Keys with copies: a primary, which decides, and replicas, which help to answer reads."""
+"""Keys with copies: a primary, which decides, and replicas, which help answer reads."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -39,12 +39,12 @@ class ReplicaSet:
     """The nodes that have certain keys.
 
     Args:
-        primary: decides.
-        replicas: have copies.
+        primary: the node that decides.
+        replicas: the nodes that have copies.
         changes: the changes in progress.
-        write: what replies to changes wait for; see `Change`.
+        write: which nodes replies to changes wait for; see `Change`.
         spreads: whether replicas answer reads.
-        find: returns what has a key when a request has waited for its turn; None for this set.
+        find: returns the target for a key after a request has waited its turn; None for this set.
         fills: whether changes fill copies; see `Change`.
 
     Attributes:
@@ -65,7 +65,7 @@ class ReplicaSet:
         self.primary = primary
         self._find = find or self._stays
         self._replicas = replicas
-        # Only a node is spread.
+        # Only a plain node's reads are spread.
         self._readers: Sequence[Node] = (cast("Node", primary), *replicas) if spreads else ()
         self._changes = changes
         self._write = write
@@ -110,7 +110,7 @@ class ReplicaSet:
         change.start(keys[0])
 
     def _touch(self, request: bytes, keys: Sequence[bytes], receiver: Receiver) -> None:
-        """Carry out a ``gat`` of several keys, which is a change of each."""
+        """Carry out a ``gat`` of several keys, which changes each of them."""
         words = request.split(b" ", 2)
         whole = Several(len(keys), receiver)
         for index, key in enumerate(keys):
@@ -139,15 +139,15 @@ class ReplicaSet:
         return None
 
     def ask_primary(self, request: bytes, receiver: Receiver) -> None:
-        """Send a read that the primary is to answer.
+        """Send a read to the primary.
 
-        There may be a hold: it was a replica until a moment ago, or another proxy knows the nodes
-        better than this one.
+        It may have a hold: the primary was a replica until a moment ago, or another proxy has newer
+        knowledge of the nodes.
         """
         self.primary.send(request, _FromPrimary(self, request, receiver))
 
     def ask_again(self, request: bytes, receiver: Receiver) -> None:
-        """Send a read once more that has met a hold at the primary, key by key."""
+        """Repeat a read that has met a hold at the primary, key by key."""
         primary = self.primary
         keys = keys_of(request)
         if len(keys) > 1:
@@ -281,7 +281,7 @@ class _ReadingMany:
 
 
 def found_items(keys: Sequence[bytes], reply: bytes) -> tuple[dict[bytes, bytes], list[bytes]]:
-    """Return the items of a reply by their keys, without holds, and the keys that lack one."""
+    """Return the items of a reply by key, without holds, and the keys that lack an item."""
     found: dict[bytes, bytes] = {}
     position = 0
     while reply.startswith(b"VALUE ", position):
@@ -332,7 +332,7 @@ class _Filling:
                 request = fill(self._key, self._unique, b"%d" % flags, exptime, value)
                 self._changes.fills += 1
         elif b"W" in words:
-            # The right to recache a stale item is a client's.
+            # The right to recache a stale item belongs to a client.
             unique = number(reply, b"c") or 0
             again = b"md %b%b I C%d\r\n" % (*self._key, unique)
             self._primary.send(again, Answer(lambda *_: None))
@@ -343,14 +343,15 @@ class _Filling:
 
 
 class FlushTwice:
-    """Empties all nodes, and once more when all have answered.
+    """Empties all nodes, and again when all have answered.
 
-    A copy that was being filled meanwhile may have got an item of before. Of memcacheds some might
-    keep an item and others not: see `memlite.proxy.emptying`. Requests wait until that is over.
+    A copy that was being filled meanwhile may have received an item from before the flush. Some
+    memcached nodes might keep an item that others drop: see `memlite.proxy.emptying`. Requests wait
+    until the flush is over.
 
     Args:
         nodes: the nodes.
-        changes: those in progress, for which the flush waits.
+        changes: the changes in progress, which the flush waits for.
         valid: returns whether these are still the nodes; None for always.
     """
 
@@ -365,7 +366,7 @@ class FlushTwice:
         self._valid = valid
 
     def send(self, request: bytes, receiver: Receiver) -> None:
-        """Send ``flush_all``, whose reply is the first that is not ``OK``, or that."""
+        """Send ``flush_all``; its reply is the first that is not ``OK``, else ``OK``."""
         words = request.split()
         if len(words) > 1 and int(words[1]) > 0:
             receiver.fail(_DELAYED)
@@ -376,7 +377,7 @@ class FlushTwice:
         )
 
     def _fence(self, request: bytes, receiver: Receiver) -> None:
-        """Flush when replicas have answered earlier reads, and primaries are asked for the rest."""
+        """Flush once replicas have answered earlier reads and primaries were sent the rest."""
         missing = len(self._nodes)
         memcacheds: list[Node] = []
 
@@ -418,7 +419,7 @@ class FlushTwice:
             self._changes.flushed()
 
         if self._valid is not None and not self._valid(self._nodes):
-            over(TOO_LATE)  # it has waited, and there are other nodes
+            over(TOO_LATE)  # the nodes have changed while it waited
         else:
             nodes = self._nodes if absences is None else absences.flushed(self._nodes)
             ask_all(nodes, request, flushed)
@@ -430,14 +431,14 @@ class ReplicaSets:
     Args:
         nodes: the nodes.
         order: returns the indexes of the nodes that have a key, the primary first.
-        changes: those in progress.
-        write: what replies to changes wait for; see `Change`.
+        changes: the changes in progress.
+        write: which nodes replies to changes wait for; see `Change`.
         spreads: whether replicas answer reads.
         find: see `ReplicaSet`.
         valid: see `FlushTwice`.
 
     Attributes:
-        flushing: what a request for all nodes is sent to.
+        flushing: the target of requests for all nodes.
     """
 
     def __init__(

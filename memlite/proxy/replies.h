@@ -1,4 +1,4 @@
-/* Where replies end: the counterpart of merge.py, and of scanner.py of the client. */
+/* Finding the ends of replies: the counterpart of merge.py, and of the client's scanner.py. */
 
 static const char END[] = "END\r\n";
 #define END_SIZE ((Py_ssize_t)sizeof END - 1)
@@ -7,7 +7,7 @@ static int is_end(const char *at, const char *end) {
     return end - at >= END_SIZE && !memcmp(at, END, END_SIZE);
 }
 
-/* Where the item at `at` ends, which `END` must follow; NULL if there is anything else. */
+/* Returns the end of the item at `at`, which `END` must follow; NULL for anything else. */
 static const char *get_end(const char *at, const char *end) {
     const char *line = *at == 'V' ? line_end(at, end) : NULL, *word = at;
     if (!line) return NULL;
@@ -19,10 +19,10 @@ static const char *get_end(const char *at, const char *end) {
     return after[-1] == '\n' && is_end(after, end) ? after : NULL;
 }
 
-/* Where the item at `at` ends, whose header `line` ends; NULL if it is none, or not all of it is there. */
+/* Returns the end of the item at `at`, whose header ends at `line`; NULL if it is not an item, or incomplete. */
 static const char *item_end(const char *at, const char *line, const char *end) {
     const char *words[6] = {at};
-    int known = 1;  /* of them, and then one past the last */
+    int known = 1;  /* the number of words; words[known] is one past the last */
     for (const char *c = at; c < line && known < 6; c++) if (*c == ' ') words[known++] = c + 1;
     if (known < 4 || known > 5) return NULL;
     words[known] = line + 1;
@@ -32,10 +32,11 @@ static const char *item_end(const char *at, const char *line, const char *end) {
     return after[-2] == '\r' && after[-1] == '\n' ? after : NULL;
 }
 
-/* Where the item at `at` ends, which begins with "VALUE "; NULL likewise. `odd` is set unless it has the usual four words. */
+/* Returns the end of the item at `at`, which begins with "VALUE "; NULL if it is not an item, or incomplete. Sets `odd` unless
+ * it has the usual four words. */
 static const char *value_end(const char *at, const char *end, int *odd) {
     const char *key = at + 6, *c = memchr(key, ' ', end - key), *digits;
-    if (c && !memchr(key, '\n', c - key)) {  /* mostly: a key, two numbers, and nothing else */
+    if (c && !memchr(key, '\n', c - key)) {  /* the usual case: a key, two numbers, and nothing else */
         for (digits = ++c; c < end && *c >= '0' && *c <= '9';) c++;
         if (c > digits && end - c > 12 && *c == ' ') {
             long length = 0;
@@ -52,10 +53,10 @@ static const char *value_end(const char *at, const char *end, int *odd) {
     return line && line - at >= 6 ? item_end(at, line, end) : NULL;
 }
 
-#define LONGEST_LINE 256  /* of a usual reply, longer ones are left to the scanner */
+#define LONGEST_LINE 256  /* of a usual reply; longer lines are left to the scanner */
 
-/* Where a reply that is one line ends, or a value of the meta protocol: what a change or a meta get is answered with. NULL
- * for anything else, and for what the scanner has to look at. */
+/* Returns the end of a reply that is one line, or a value of the meta protocol: the replies to changes and meta gets. NULL for
+ * anything else, and for replies that the scanner has to check. */
 static const char *change_end(const char *at, const char *end) {
     const char *line;
     switch (*at) {
@@ -78,11 +79,12 @@ static const char *change_end(const char *at, const char *end) {
     return at[-2] == '\r' && at[-1] == '\n' ? at : NULL;
 }
 
-/* Where a reply of the usual kinds ends, or NULL. `odd` is set if it may be a retrieval's with more than one item, or with an odd one. */
+/* Returns the end of a reply of the usual kinds, or NULL. Sets `odd` if it may be the reply to a retrieval with more than one
+ * item, or with an unusual item. */
 static const char *usual_end(const char *at, const char *end, int *odd) {
     if (end - at > 2 && memcmp(at, "VAL", 3) && memcmp(at, "END", 3) && *at != 'S') return change_end(at, end);
     if (*at == 'S') return end - at >= 8 && !memcmp(at, "STORED\r\n", 8) ? at + 8 : NULL;
-    for (int items = 0; !is_end(at, end); items++) {  /* of a retrieval of several keys there are several */
+    for (int items = 0; !is_end(at, end); items++) {  /* several for a retrieval of several keys */
         if (items) *odd = 1;
         if (end - at < 6 || memcmp(at, "VALUE ", 6) || !(at = value_end(at, end, odd)) || at == end) return NULL;
     }

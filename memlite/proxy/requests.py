@@ -1,4 +1,4 @@
-"""Requests whose replies are due, and how the nodes' replies become the client's."""
+"""Clients' requests in progress, and how the nodes' replies become the client's reply."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
@@ -38,11 +38,11 @@ class Origin(Protocol):
         """Count parts of a retrieval whose keys are misses because a node failed."""
 
     def progressed(self) -> None:
-        """Note that a part of the replies to a batch is there."""
+        """Note that some of the replies to a batch have arrived."""
 
     @property
     def merger(self) -> Merger:
-        """What finds the items in replies."""
+        """Finds the items in replies."""
 
 
 class Request:
@@ -54,10 +54,10 @@ class Request:
     Attributes:
         reads: whether it changes nothing.
         reply: the reply; None while there is none; empty if none is to be sent.
-        observer: is told of its progress; None if it is not observed.
+        observer: notified of its progress; None if it is not observed.
         closes: whether the connection is to be closed after it.
         count: how many requests it stands for.
-        waits: whether it stands for several, of which some have a reply that was not sent.
+        waits: whether it stands for several, some of which have a reply not sent yet.
     """
 
     __slots__ = ("_executor", "closes", "observer", "reply")
@@ -83,16 +83,16 @@ class Request:
         Request.answer(self, error)
 
     def available(self) -> bytes:
-        """Return the replies that can be sent before others are there; see `Batch`."""
+        """Return the replies that can be sent before the others arrive; see `Batch`."""
         return b""
 
     @property
     def held(self) -> int:
-        """The bytes of what has been answered."""
+        """The bytes of the replies received so far."""
         return len(self.reply or b"")
 
     def discard(self) -> None:
-        """Forget what has been answered."""
+        """Forget the replies received so far."""
         if self.reply:
             self.reply = b""
 
@@ -106,8 +106,8 @@ class Read(Request):
 
 
 class Silent(Request):
-    """A request with ``noreply``. It is forwarded without, so that the node's replies can be told
-    apart whatever happens; the client gets none.
+    """A request with ``noreply``. It is forwarded without it, so that the node's replies can always
+    be matched to requests; the client gets no reply.
     """  # noqa: D205 - one sentence
 
     __slots__ = ()
@@ -122,11 +122,11 @@ class Silent(Request):
 
 
 class Quiet(Request):
-    """A meta request with ``q``, which is forwarded without, as `Silent`.
+    """A meta request with ``q``, which is forwarded without it, like `Silent`.
 
     Args:
         executor: the client's.
-        hidden: what replies begin with that the client does not want.
+        hidden: the prefixes of replies that the client does not want.
     """
 
     __slots__ = ("_hidden",)
@@ -168,7 +168,7 @@ class Replaced(Request):
 
 
 class _Part:
-    """What one node was asked for a request that concerns several."""
+    """One node's part of a request that concerns several."""
 
     __slots__ = ("_index", "_whole")
 
@@ -219,7 +219,7 @@ class Whole(Request):
 
     @property
     def held(self) -> int:
-        """The bytes of what has been answered."""
+        """The bytes of the replies received so far."""
         return len(self.reply or b"") + sum(map(len, self._replies))
 
     def combined(self) -> bytes:
@@ -228,7 +228,7 @@ class Whole(Request):
 
 
 class KeysPart:
-    """What one node was asked for a retrieval of keys that several nodes have."""
+    """One node's part of a retrieval of keys that several nodes have."""
 
     __slots__ = ("_index", "_keys", "_whole")
 
@@ -251,10 +251,10 @@ class KeysPart:
         self._whole.take(self._index, error, failed=True)
 
     def take_items(self, data: bytes, position: int) -> int:
-        """Take the reply if all of it is there, and if it is the usual one.
+        """Take the reply if it is complete and of the usual form.
 
         Args:
-            data: what the node has sent.
+            data: bytes received from the node.
             position: where the reply begins.
 
         Returns:
@@ -270,7 +270,7 @@ class KeysPart:
 
 
 def without_items(of_nodes: list[bytes]) -> list[bytes]:
-    """Return replies to gets without their items; an error stays one, without its text."""
+    """Return replies to gets without their items; an error remains one, without its text."""
     usual = (b"VALUE ", replies.END)
     return [replies.END if one.startswith(usual) else b"" for one in of_nodes]
 
@@ -302,7 +302,7 @@ class MultiGet(Whole):
         strict: bool,
     ) -> None:
         count = len(keys)
-        # As the constructors above: to call them takes as long as to find two items.
+        # Same as the constructors above: calling them takes as long as finding two items.
         self._executor = executor
         self.reply = None
         self.observer = None
@@ -330,21 +330,21 @@ class MultiGet(Whole):
 
     @property
     def held(self) -> int:
-        """The bytes of what has been answered."""
+        """The bytes of the replies received so far."""
         if self.reply is not None:
             return len(self.reply)
         found = sum([sum(map(len, items)) for items in self._items if items is not None])
         return found + sum(map(len, self._replies))
 
     def discard(self) -> None:
-        """Forget what has been answered: all keys that have been are misses."""
+        """Forget the replies received so far: their keys become misses."""
         Request.discard(self)
         self._replies = without_items(self._replies)
         self._items = [None] * len(self._items)
 
     @property
     def missing_keys(self) -> int:
-        """How many keys had no item, once `combined` has returned any."""
+        """How many keys had no item, once `combined` has returned items."""
         return sum([items.count(b"") for items in self._items if items is not None])
 
     def combined(self) -> bytes:
@@ -360,7 +360,7 @@ class MultiGet(Whole):
         return interleave(self._nodes, of_nodes, b"", replies.END)
 
     def _find_items(self) -> None:
-        """Find the items in replies that were not taken as such."""
+        """Find the items in replies that were not taken as items."""
         find = self.merger.items
         for index, items in enumerate(self._items):
             if items is None:
@@ -368,7 +368,7 @@ class MultiGet(Whole):
 
 
 class MultiTouch(MultiGet):
-    """A retrieval of keys that several nodes have, with a new exptime for them."""
+    """A retrieval of keys that several nodes have, with a new exptime for each."""
 
     __slots__ = ()
 
@@ -381,5 +381,5 @@ class Flush(Whole):
     __slots__ = ()
 
     def combined(self) -> bytes:
-        """Return the first reply that is not ``OK``, or that."""
+        """Return the first reply that is not ``OK``, else ``OK``."""
         return next((reply for reply in self._replies if reply != replies.OK), replies.OK)

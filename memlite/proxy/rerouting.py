@@ -1,4 +1,4 @@
-"""Requests that have waited in the queue, and are sent to what has their keys by then."""
+"""Rerouting of requests that have waited in the queue, to the present owners of their keys."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,26 +14,26 @@ __all__ = ["Router", "rerouted"]
 
 
 class Router(Protocol):
-    """The part of a cluster that knows what has a key."""
+    """The part of a cluster that finds the target for a key."""
 
     @property
     def targets(self) -> Sequence[Target]:
-        """What to send a request for all nodes to."""
+        """The targets of a request for all nodes."""
 
     @property
     def whole_gets(self) -> Target | None:
-        """What a get of several keys is sent to as a whole; None if it is split."""
+        """The target of an unsplit get of several keys; None if such gets are split."""
 
     def node_of(self, key: bytes) -> Target:
-        """Return what has a key."""
+        """Return the target for a key."""
 
 
 def rerouted(
     router: Router, sends: Sequence[tuple[Target, bytes, Receiver]]
 ) -> Sequence[tuple[Target, bytes, Receiver]]:
-    """Return the parts of a request, each with what has its keys now.
+    """Return the parts of a request, each with the present target for its keys.
 
-    Those of one for all nodes become one: there may be more nodes than parts, or fewer.
+    The parts of a request for all nodes become one: there may be more nodes than parts, or fewer.
     """
     found: list[tuple[Target, bytes, Receiver]] = []
     for target, data, receiver in sends:

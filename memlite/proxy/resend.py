@@ -1,4 +1,4 @@
-"""Requests that have waited for their turn: what has their keys may be another by then."""
+"""Resending of requests that have waited their turn: their keys may have other targets by then."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -12,7 +12,7 @@ __all__ = ["Several", "Target", "send_again"]
 
 
 class Target(Protocol):
-    """What requests are sent to: a node, or what stands for it."""
+    """The target of requests: a node, or an object that stands for it."""
 
     def send(self, request: bytes, receiver: Receiver) -> None:
         """Send a request; see `Node.send`."""
@@ -23,7 +23,7 @@ class Several:
 
     Args:
         keys: how many.
-        receiver: takes the reply to the whole.
+        receiver: takes the combined reply.
     """
 
     def __init__(self, keys: int, receiver: Receiver) -> None:
@@ -34,7 +34,7 @@ class Several:
         self._held = 0  # bytes
 
     def taker(self, index: int) -> Callable[[bytes, bool], None]:
-        """Return what takes the reply to the request for one key."""
+        """Return the function that takes the reply to the request for one key."""
 
         def take(reply: bytes, failed: bool) -> None:
             self._missing -= 1
@@ -56,7 +56,7 @@ class Several:
             self._fail(TOO_MUCH)
 
     def _fail(self, error: bytes) -> None:
-        """Note an error, with which the parts need not be held."""
+        """Note an error, and release the parts: they are no longer needed."""
         self._error = self._error or error
         self._replies = [b""] * len(self._replies)
         self._release()
@@ -75,12 +75,12 @@ class Several:
 
 
 def send_again(request: bytes, receiver: Receiver, find: Callable[[bytes], Target]) -> None:
-    """Send a request to what has its keys now, which need not be the same for all of them.
+    """Send a request to the present targets of its keys, which may differ.
 
     Args:
-        request: about keys.
+        request: a request with keys.
         receiver: takes the reply.
-        find: returns what has a key.
+        find: returns the target for a key.
     """
     keys: Sequence[bytes] = keys_of(request)
     targets = [find(key) for key in keys]

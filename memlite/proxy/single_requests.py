@@ -1,6 +1,6 @@
-"""Requests that come alone, without an object for each; in C if that was compiled.
+"""Requests that arrive alone, without an object for each; in C if the module was built.
 
-Whether it was shows only in the time it takes.
+The two implementations differ only in speed.
 """
 
 import asyncio
@@ -14,30 +14,30 @@ __all__ = ["HAND_OUT", "Lone", "LoneInPython", "writer_of"]
 
 
 class LoneInPython:
-    """Stands for the request of a client that comes alone: receives its reply.
+    """Stands for a client's lone request, and receives its reply.
 
     Args:
         executor: the client's; it has the methods `answer` and `fail`, and `wrote`, which is called
-            when the client has stopped to read.
+            when the client has stopped reading.
 
     Attributes:
-        executor: the same; None once the client has gone and has its replies.
-        alone: whether such a request is in progress, the only one.
+        executor: the same; None once the client has disconnected and its request was answered.
+        alone: whether a lone request is in progress.
         reads: whether it changes nothing.
-        write: writes a reply to the client, if there is nothing else to do with it; None if there
-            is. It may be None again after a call, if the client has stopped to read.
-        counters: where the bytes that were written so are counted.
-        by_line: the nodes of gets, by their lines; None if none comes alone any more.
-        nodes: the nodes of keys, for sets; likewise.
-        most: bytes of a value that is forwarded so.
+        write: writes a reply to the client, if nothing else is to be done with it; None otherwise.
+            It may become None after a call, if the client has stopped reading.
+        counters: counts the bytes written by `write`.
+        by_line: the nodes of gets, by their lines; None if no more requests are taken alone.
+        nodes: the nodes of keys, for sets; None likewise.
+        most: maximum bytes of a value that is forwarded by this object.
         others: the client's requests that are not alone.
         out: replies that wait for the connection.
-        due: whether the executor is among those that have replies to deliver.
-        progresses: whether it is among those that have some of the replies to a batch.
-        dues: the cluster's list of the former.
-        partly: its list of the latter.
-        turns: tells which requests are traced; None if none are.
-        timing: has the times of requests.
+        due: whether the executor is in `dues`.
+        progresses: whether the executor is in `partly`.
+        dues: the cluster's list of executors that have replies to deliver.
+        partly: the cluster's list of executors that have some of the replies to a batch.
+        turns: decides which requests are traced; None if none are.
+        timing: holds the times of requests.
         since: when the client was replied to, in nanoseconds, if its next request is timed; else 0.
     """
 
@@ -75,7 +75,7 @@ class LoneInPython:
             self.executor.fail(error)
 
     def take(self, by_line: dict[bytes, Any], data: bytes, kind: Any) -> bool:
-        """Forward a get that is known by its line, if its node is of a kind, and if it is alone."""
+        """Forward a get known by its line, if it is alone and its node is of type `kind`."""
         node: Any = None if self.alone else by_line.get(data)
         if type(node) is not kind:  # a node has no subclasses
             return False
@@ -97,21 +97,21 @@ class LoneInPython:
 Lone: Final[Any] = LoneInPython if NATIVE is None else NATIVE.Lone
 """The class to use."""
 HAND_OUT: Final[Any] = None if NATIVE is None else NATIVE.hand_out
-"""Hands out the replies that a node's input begins with, if they are of the usual kinds.
+"""Hands out the replies at the beginning of a node's input, if they are of the usual kinds.
 
-Its arguments are the node, the input, the receivers, how many requests were answered before, how
-many were sent, up to which one the time is measured (0 for none), and the type of receivers that
-take several replies. It returns how many bytes it took. From the first reply on that fits no
-request, all are taken and none is handed out, and the node's method `_unexpected` is called with
-it. None if it was not compiled.
+Its arguments are the node, the input, the receivers, the number of requests answered before, the
+number sent, the number of the request up to which the time is measured (0 for none), and the type
+of receivers that take several replies. It returns how many bytes it took. From the first reply that
+does not match its request, all replies are taken but not handed out, and the node's method
+`_unexpected` is called with that reply. None without the C module.
 """
 
 
 def writer_of(transport: asyncio.Transport) -> Callable[[bytes], object]:
-    """Return what writes to a transport, until the connection is lost.
+    """Return a function that writes to a transport until the connection is lost.
 
-    It sends small data without the transport where that would send it at once. Once the connection
-    is lost, use the transport: the socket's number may be another's.
+    It sends small data past the transport where the transport would send it at once. Once the
+    connection is lost, use the transport: the descriptor may belong to another socket.
     """
     if NATIVE is not None:
         number = descriptor(transport)

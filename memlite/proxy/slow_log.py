@@ -1,4 +1,4 @@
-"""The slow log of a proxy: requests that took long, from their arrival to the last node's reply."""
+"""The slow log of a proxy: slow requests, timed from arrival to the last node's reply."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ __all__ = ["SlowRequests"]
 
 
 class SlowRequests:
-    """Gives the slow log the requests that took long.
+    """Passes slow requests to the slow log.
 
     Args:
         log: the slow log.
@@ -23,7 +23,7 @@ class SlowRequests:
         """Do nothing with a request that is about to be sent."""
 
     def record(self, ticket: Ticket) -> None:
-        """Take a request that is over."""
+        """Take a finished request."""
         elapsed = (ticket.received or ticket.replied_at) - ticket.arrival
         if elapsed >= self._log.threshold:
             command, keys = command_of(ticket)

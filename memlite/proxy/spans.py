@@ -1,4 +1,4 @@
-"""Spans of requests that pass a proxy, and how nodes learn of them."""
+"""Spans of requests that pass through a proxy, and how they are passed on to nodes."""
 
 import re
 import time
@@ -18,26 +18,26 @@ _SYSTEM: Final = {"db.system.name": "memcached"}
 _META: Final = (b"mg ", b"ms ", b"md ", b"ma ")
 _HINT: Final = re.compile(rb" P(?:00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?=[ \r]))?")
 _MAX_WORDS: Final = 16
-"""Of a line to which another flag is added; memcached takes some twenty."""
+"""The most words of a line to which another flag is added; memcached accepts about twenty."""
 
 
 class SpanTrace:
     """Makes spans of requests; see `memlite.proxy.queue.Tracer`.
 
-    A meta command takes the name of its span to the node, as the token of the flag P, which is
-    meant for proxies: nodes do not answer it, so that the client sees nothing of it. The other
-    commands have no room for it.
+    A meta command carries the name of its span to the node, as the token of the flag P, which is
+    meant for proxies: nodes do not return it, so the client does not see it. Other commands have no
+    room for it.
 
     Args:
         take: takes the spans.
         sample: which requests are traced.
-        every: one in so many of the requests it is given is traced.
+        every: one in this many of the requests it receives is traced.
     """
 
     def __init__(self, take: Callable[[Span], None], sample: Sample, every: int) -> None:
         self._take = take
         self._choice = Choice(sample, every)
-        # Whether a slow or failed request is traced is known when it is over.
+        # Whether a request is slow or has failed is known only when it has finished.
         self._tells_nodes = not (sample.slow or sample.failed)
         self._offset = time.time_ns() - time.monotonic_ns()
 
@@ -56,7 +56,7 @@ class SpanTrace:
             ]
 
     def record(self, ticket: Ticket) -> None:
-        """Take a request that is over."""
+        """Take a finished request."""
         span = ticket.span
         if span is None or not self._choice.sample.has(ticket):
             return
@@ -94,14 +94,14 @@ class SpanTrace:
 
 
 def with_parent(request: bytes, span: SpanName) -> bytes:
-    """Return a request that names a span, if it is a meta command that has room for that."""
+    """Return a request with the name of a span, if it is a meta command with room for it."""
     if request[:3] not in _META:
         return request
     end = request.find(b"\r\n")
     hint = b" P00-%032x-%016x-01" % span
     found = _hint_in(request)
     if found is not None:
-        # A flag P of the client's that is something else stays, as there can be only one.
+        # Keep a flag P of the client's that does not name a span: there can be only one.
         return request[: found.start()] + hint + request[found.end() :] if found[1] else request
     if end < 0 or request.count(b" ", 0, end) >= _MAX_WORDS:
         return request
@@ -111,7 +111,7 @@ def with_parent(request: bytes, span: SpanName) -> bytes:
 def _hint_in(request: bytes) -> "re.Match[bytes] | None":
     """Return the flag P of a meta command."""
     end = request.find(b"\r\n")
-    flags = request.find(b" ", 3, end)  # behind the key, which may begin with any letter
+    flags = request.find(b" ", 3, end)  # after the key, which may begin with any letter
     return _HINT.search(request, flags, end + 1) if 0 <= flags < end else None
 
 

@@ -1,8 +1,8 @@
-/* Requests and keys by their nodes: executor.py. */
+/* Splitting of requests and keys by node: executor.py. */
 
 #define FEW 64  /* requests at once */
 
-/* Requests by their nodes. */
+/* The requests for one node. */
 typedef struct { PyObject *node; Py_ssize_t count, size; char *to; } Share;
 
 static int share_of(Share *shares, int *known, PyObject *node) {
@@ -15,7 +15,7 @@ static int share_of(Share *shares, int *known, PyObject *node) {
     return at;
 }
 
-/* A list of each node, what it is sent, and the number of its requests, with `extra` bytes around these. */
+/* Returns a list with each node, bytes for its requests, with `extra` bytes in addition, and the number of its requests. */
 static PyObject *of_shares(Share *shares, int known, Py_ssize_t extra) {
     PyObject *found = PyList_New(known);
     for (int i = 0; found && i < known; i++) {
@@ -30,12 +30,12 @@ static PyObject *of_shares(Share *shares, int known, Py_ssize_t extra) {
     return found;
 }
 
-/* Known gets and small sets that input begins with. */
+/* The known gets and small sets at the beginning of the input. */
 typedef struct {
     Share shares[MOST_OWNERS];
     unsigned char order[FEW];  /* the share of each request */
-    Py_ssize_t froms[FEW], number, end;  /* where each begins, how many they are, and where the last ends */
-    int known, reads;  /* shares, and whether the requests change nothing */
+    Py_ssize_t froms[FEW], number, end;  /* where each begins, the number of requests, and where the last ends */
+    int known, reads;  /* the number of shares, and whether the requests change nothing */
 } Requests;
 
 static int find_requests(PyObject *data, PyObject *by_line, PyObject *nodes, Py_ssize_t most, long safe, PyObject *kind, Requests *r) {
@@ -72,7 +72,7 @@ static int find_requests(PyObject *data, PyObject *by_line, PyObject *nodes, Py_
     return 0;
 }
 
-/* Copies each to where its share says. */
+/* Copies each request to the position in its share. */
 static void copy_to_shares(PyObject *data, Requests *r) {
     for (Py_ssize_t i = 0; i < r->number; i++) {
         Share *share = &r->shares[r->order[i]];
@@ -82,7 +82,7 @@ static void copy_to_shares(PyObject *data, Requests *r) {
     }
 }
 
-/* What each node is sent, as bytes in `copies`; 0, or -1 with none of them. */
+/* Puts the requests for each node into `copies`, as bytes; returns 0, or -1 with none of them. */
 static int copy_requests(PyObject *data, Requests *r, PyObject **copies) {
     for (int i = 0; i < r->known; i++) {
         if (!(copies[i] = PyBytes_FromStringAndSize(NULL, r->shares[i].size))) {

@@ -62,13 +62,13 @@ class ProxyStatsCollector:
         counts: commands by result.
         sampler: has the latencies of commands.
         register: the open connections.
-        intake: knows the bytes read whose commands are yet to be carried out.
-        unread_replies: what is held for clients that do not read.
-        queue: what requests pass on their way, all of them with a limit; None for nothing.
+        intake: counts the bytes read whose commands are yet to be carried out.
+        unread_replies: the replies held for clients that do not read.
+        queue: the queue that requests pass through, all of them if it has a limit; None for none.
         slow: the slow log; None without one.
         event_loop: returns the loop the proxy runs on.
-        epoch: returns that of the cluster; None if there is none.
-        move_watch: knows how far a move of keys is; None if nobody does.
+        epoch: returns the cluster's epoch; None if there is none.
+        move_watch: knows the progress of a move of keys; None if it is not watched.
         certificates_read: returns the unix time at which certificates were last read; None without
             TLS.
         watchers: sends clients events.
@@ -116,11 +116,11 @@ class ProxyStatsCollector:
         self._shares = _Shares()
 
     def troubles(self) -> tuple[str, ...]:
-        """Return why the proxy should get no requests now; nothing if it should."""
+        """Return the reasons why the proxy should get no requests now; empty if it should."""
         return (*(("draining",) if self._draining() else ()), *unreachable(self._cluster))
 
     def snapshot(self) -> ProxySnapshot:
-        """Return all statistics. To be called on the event loop."""
+        """Return all statistics. Call it on the event loop."""
         sampler = self._sampler
         return ProxySnapshot(
             build=running_build(),
@@ -229,14 +229,14 @@ _ByNode = Mapping[tuple[str, str], float]
 
 
 class _Shares:
-    """The nodes' shares of the hashes, which are computed once for each topology."""
+    """The nodes' shares of the hash space, computed once for each topology."""
 
     def __init__(self) -> None:
         self._of: Topology | None = None
         self._found: tuple[_ByNode, _ByNode] = ({}, {})
 
     def of(self, cluster: Cluster) -> tuple[_ByNode, _ByNode]:
-        """Return the present shares, and those after a move, by the nodes' names and addresses."""
+        """Return the present shares, and the shares after a move, by node name and address."""
         topology = cluster.topology
         if topology is not None and topology is not self._of:
             self._of = topology
@@ -285,7 +285,7 @@ def _node(
 
 
 def _few(nodes: Sequence[NodeStats]) -> list[NodeStats]:
-    """Return the first nodes, and the sum of all others."""
+    """Return the first nodes, and the sum of the others."""
     if len(nodes) <= MAX_NODES:
         return list(nodes)
     return [*nodes[:MAX_NODES], reduce(_added, nodes[MAX_NODES:])]
@@ -337,10 +337,10 @@ def _queue_of(queue: "RequestQueue | None", cluster: Cluster) -> QueueStats:
 
 
 def unreachable(cluster: Cluster) -> tuple[str, ...]:
-    """Return why requests for some keys would fail, in a few words each; nothing if none would.
+    """Return brief reasons why requests for some keys would fail; empty if none would.
 
-    Nodes are needed, unless others stand in for them: of ``replicas`` nodes that have a key, one
-    is enough to read it, and a gutter serves for half of the nodes.
+    Every node is needed, unless others stand in for it: one of the ``replicas`` nodes that have a
+    key is enough to read it, and a gutter stands in for half of the nodes.
     """
     if cluster.refusal_reason is not None:
         return (cluster.refusal_reason.partition(":")[0],)  # what follows may name the store

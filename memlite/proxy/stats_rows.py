@@ -1,4 +1,4 @@
-"""The group `stats proxy`: where requests spend their time."""
+"""The statistics group `stats proxy`: where requests spend their time."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -22,7 +22,7 @@ def times(
 
     Args:
         cluster: the nodes.
-        queue: what requests pass; None if they go to the nodes at once.
+        queue: the queue that requests pass through; None if they go to the nodes at once.
         trace: the trace; None if there is none.
     """
     if trace is not None:

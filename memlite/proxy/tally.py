@@ -9,16 +9,16 @@ from memlite.protocol.packets import Status
 __all__ = ["NO_REPLY", "QUIET", "Counts", "by_result", "head_of", "new_counts", "status_of"]
 
 Counts = defaultdict[bytes, defaultdict[bytes, int]]
-"""For commands, by their first three bytes: how often they had a reply, by what `head_of` returns.
+"""Reply counts of commands, by the command's first three bytes and the result of `head_of`.
 
-The first three bytes of a reply to a get will do as well.
+For a reply to a get, its first three bytes may take the place of that result.
 """
 
 NO_REPLY: Final = b""
-"""Stands for a reply that a text command is not to have: with ``noreply``, or with the flag q."""
+"""Stands for the suppressed reply of a text command, with ``noreply`` or the flag q."""
 
 QUIET: Final = b"quiet"
-"""Stands for one that a quiet binary command does not have."""
+"""Stands for the suppressed reply of a quiet binary command."""
 
 _CLASSES: Final = {
     b"get": "get", b"mg ": "get",
@@ -29,7 +29,7 @@ _CLASSES: Final = {
     b"tou": "touch", b"gat": "touch",
 }  # fmt: skip
 _DONE: Final = {"store": "stored", "other": "done"}
-"""What success is called; of other classes it is ``hit``."""
+"""The names of success by class; for other classes it is ``hit``."""
 _SUCCESSES: Final = frozenset((b"VAL", b"VA", b"STO", b"DEL", b"TOU", b"OK", b"0", b"HD", b"ME"))
 _RESULTS: Final = {
     b"END": "miss", b"EN": "miss", b"NF": "miss",
@@ -52,7 +52,7 @@ _ALWAYS: Final = (
 
 
 def new_counts() -> Counts:
-    """Return counts of nothing."""
+    """Return empty counts."""
     return defaultdict(_zeros)
 
 
@@ -61,7 +61,7 @@ def _zeros() -> defaultdict[bytes, int]:
 
 
 def head_of(reply: bytes) -> bytes:
-    """Return what tells the result of a text command: few values, whatever is in the reply."""
+    """Return the result code of a text reply: one of few values, whatever the reply contains."""
     head = reply[:3]
     if head == b"NOT":  # NOT_STORED, NOT_FOUND
         return b"NS" if reply[4:5] == b"S" else b"NF"
@@ -69,16 +69,16 @@ def head_of(reply: bytes) -> bytes:
 
 
 def status_of(packet: bytes) -> bytes:
-    """Return what tells the result of a binary command: the status."""
+    """Return the result code of a binary reply: its status."""
     return packet[6:8]
 
 
 def by_result(counts: Mapping[bytes, Mapping[bytes, int]]) -> dict[tuple[str, str], int]:
     """Return the counts by class of commands (`COMMAND_CLASSES`) and result.
 
-    The results are ``hit`` and ``miss``; of commands that store ``stored``, ``not_stored``,
-    ``exists`` (in another version) and ``miss``; ``done`` of others; ``noreply`` if it is not
-    known, as there is no reply; ``error``. All that can be are there, if only with 0.
+    The results are ``hit`` and ``miss``; for commands that store, ``stored``, ``not_stored``,
+    ``exists`` (in another version) and ``miss``; for other commands, ``done``; ``noreply`` if it is
+    unknown for lack of a reply; and ``error``. All possible results are included, even if 0.
     """
     found = {(kind, result): 0 for kind, results in _ALWAYS for result in results}
     for command, heads in counts.items():
@@ -92,7 +92,7 @@ def by_result(counts: Mapping[bytes, Mapping[bytes, int]]) -> dict[tuple[str, st
 def _result(command: bytes, kind: str, head: bytes) -> str:
     success = _DONE.get(kind, "hit")
     if head == NO_REPLY:
-        # Of a quiet meta command, what is left out is known; of a "noreply" it is not.
+        # The suppressed result of a quiet meta command is known; that of a "noreply" is not.
         if not command.endswith(b" "):
             return "noreply"
         return "miss" if kind == "get" else success

@@ -27,7 +27,7 @@ static int record(PyObject *histogram, long long took) {
     return took > maximum ? put_number(histogram, &known.maximum, took) : 0;
 }
 
-/* Adds one to a histogram of the timing that a node has, or that is `owner` itself. */
+/* Adds a duration to a histogram of a `Timing`: that of the node `owner`, or `owner` itself. */
 static int record_in(PyObject *owner, const Field *field, long long took) {
     PyObject *timing = Py_IS_TYPE(owner, known.node) ? get(owner, &known.timing) : Py_NewRef(owner);
     PyObject *histogram = timing ? get(timing, field) : NULL;
@@ -37,7 +37,7 @@ static int record_in(PyObject *owner, const Field *field, long long took) {
     return failed;
 }
 
-/* Notes the time to the reply to a write that was timed: `Node._note_time`. */
+/* Records the time from a timed write to its reply: `Node._note_time`. */
 static int note_time(PyObject *node) {
     PyObject *service;
     long long now = nanoseconds(), since = now < 0 ? -1 : get_number(node, &known.timed);
@@ -59,7 +59,7 @@ static int note_written(PyObject *node, long long since, long long length) {
     return failed ? -1 : 0;
 }
 
-/* Has the wait of a request be timed that is put into the empty queue of a node, if one is to be: `Node._time_wait`. */
+/* Starts timing the wait of a request that is put into the empty queue of a node, if one is to be timed: `Node._time_wait`. */
 static int time_wait(PyObject *node) {
     PyObject *timing = get(node, &known.timing);
     int is = timing ? is_same(timing, &known.waits, Py_True) : -1;

@@ -1,4 +1,4 @@
-"""Where requests spend their time, by one in a millisecond."""
+"""Where requests spend their time, sampled once per millisecond."""
 
 import time
 from typing import Any
@@ -9,20 +9,21 @@ __all__ = ["Timing"]
 
 
 class Timing:
-    """Times of requests to all nodes together, and when one is measured next.
+    """Times of requests to all nodes together, and when the next one is measured.
 
-    When the time of a reply begins to be measured, the next request that is put into the empty
-    queue of a node is timed as well, and so is the client that is replied to next.
+    When a measurement of a reply begins, the next request that is put into an empty queue of a node
+    is timed as well, and so is the next client that is replied to.
 
     Attributes:
-        due: the time of a reply is not measured before this, by `time.monotonic`.
-        waits: whether the next request that is put into an empty queue is timed.
-        thinks: whether the next client with no other request in progress is timed.
-        queueing: from there until a request is written to its node, with those behind it.
-        service: from then until the reply to the last of these.
-        thinking: from a client's reply to its next request.
-        lengths: how many requests there were in the queues at those times.
-        longest: the most of them.
+        due: the earliest time of the next measurement of a reply, by `time.monotonic`.
+        waits: whether to time the next request that is put into an empty queue.
+        thinks: whether to time the next client with no other request in progress.
+        queueing: the time that such a request waits until it is written to its node, with the
+            requests queued after it.
+        service: the time from a write to the reply to its last request.
+        thinking: the time from a client's reply to its next request.
+        lengths: the sum of the lengths of the queues when they were written.
+        longest: the longest of them.
     """
 
     __slots__ = (
@@ -35,7 +36,7 @@ class Timing:
         self.reset()
 
     def reset(self) -> None:
-        """Start measuring afresh."""
+        """Discard all measurements."""
         self.queueing, self.service = LatencyHistogram(), LatencyHistogram()
         self.thinking = LatencyHistogram()
         self.lengths = self.longest = 0
@@ -45,7 +46,7 @@ class Timing:
 
         Args:
             since: when its first request was put into it, by `time.monotonic_ns`.
-            length: how many requests there are in it.
+            length: how many requests are in it.
         """
         self.queueing.record(time.monotonic_ns() - since)
         self.lengths += length

@@ -16,8 +16,8 @@ class TopologyFile:
     """Reads a topology file again when it has changed.
 
     Args:
-        path: the file, which has been read once; relative to the working directory at this time.
-        changed: is given what was read.
+        path: the file, which has been read once; relative to the current working directory.
+        changed: called with the topology that was read.
     """
 
     def __init__(self, path: Path, changed: Callable[[Topology], None]) -> None:
@@ -26,7 +26,7 @@ class TopologyFile:
         self._seen = self._state()
 
     def _state(self) -> tuple[int, ...] | None:
-        """Return what differs when the file has changed; None if there is none."""
+        """Return values that differ when the file has changed; None if there is no file."""
         try:
             found = self._path.stat()
         except OSError:
@@ -37,13 +37,13 @@ class TopologyFile:
         """Read the file now.
 
         Raises:
-            ConfigError: it cannot be used; the old topology stays.
+            ConfigError: it cannot be used; the old topology is kept.
         """
         self._seen = self._state()
         self._changed(read_topology(self._path, patience=0.0))
 
     def read_if_changed(self, _second: int) -> None:
-        """Read the file if it has changed; an error is logged, and the old topology stays."""
+        """Read the file if it has changed; log an error, and keep the old topology."""
         # A file that is being replaced may be missing for a moment.
         state = self._state()
         if state is None or state == self._seen:

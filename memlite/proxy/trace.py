@@ -26,11 +26,11 @@ __all__ = ["Choice", "Sample", "Trace", "Tracing", "parse_sample"]
 _log = logging.getLogger("memlite")
 
 _MAX_ROWS: Final = 100_000
-"""What may wait to be written; further rows are dropped."""
+"""The most rows that may wait to be written; further rows are dropped."""
 _BATCH: Final = 1000
 _SECONDS: Final = 0.2
 _STOPPING: Final = 5.0
-"""Seconds for which the end waits for the file."""
+"""Seconds to wait for the file on shutdown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Sample:
     """Which requests are traced.
 
     Attributes:
-        every: one request in so many.
-        slow: nanoseconds that a request must take at least, from its arrival to its reply.
+        every: one request in this many.
+        slow: minimum nanoseconds from a request's arrival to its reply.
         failed: whether it must have failed.
     """
 
@@ -48,7 +48,7 @@ class Sample:
     failed: bool = False
 
     def has(self, ticket: Ticket) -> bool:
-        """Return whether a request that is over is traced, apart from `every`."""
+        """Return whether a finished request is traced, regardless of `every`."""
         if self.failed and not ticket.failed:
             return False
         return ticket.replied_at - ticket.arrival >= self.slow
@@ -58,8 +58,8 @@ class Choice:
     """Chooses the requests that are traced.
 
     Args:
-        sample: which.
-        every: one in so many of those that are counted here.
+        sample: which requests.
+        every: one in this many of the requests counted here.
 
     Attributes:
         sample: as above.
@@ -71,7 +71,7 @@ class Choice:
         self._until_next = 1
 
     def counts(self) -> bool:
-        """Return whether it is the turn of the next request."""
+        """Count a request, and return whether it is chosen."""
         self._until_next -= 1
         if self._until_next:
             return False
@@ -80,7 +80,7 @@ class Choice:
 
 
 def parse_sample(text: str) -> Sample:
-    """Return what ``all``, ``failed``, ``slow:10ms`` and ``1/100`` stand for.
+    """Parse ``all``, ``failed``, ``slow:10ms`` or ``1/100``.
 
     Raises:
         ConfigError: it is none of these.
@@ -117,21 +117,21 @@ class Tracing:
 
 
 class Trace:
-    """Takes requests that are over, and has them written to a file.
+    """Takes finished requests, and writes them to a file in the background.
 
     The event loop only makes the rows; a thread formats and writes them. If the file cannot be
     written, one line in the log says so, and rows are dropped until it can be written again.
 
     Args:
         tracing: the settings.
-        cluster: has the version of the topology.
-        scheduler: has the rows written every now and then.
-        every: one in so many of the requests it is given is traced.
+        cluster: knows the version of the topology.
+        scheduler: hands over the rows periodically.
+        every: one in this many of the requests it receives is traced.
 
     Attributes:
         dropped: rows that were not written.
-        written: rows that were.
-        traced: gets requests that were traced in C and are over.
+        written: rows that were written.
+        traced: receives finished requests that were traced in C.
 
     Raises:
         StartError: the file cannot be opened.
@@ -171,10 +171,10 @@ class Trace:
         return self._lost + self._file.failed
 
     def begin(self, ticket: Ticket) -> None:
-        """Do nothing: only requests that are over are written."""
+        """Do nothing: only finished requests are written."""
 
     def record(self, ticket: Ticket) -> None:
-        """Take a request that is over."""
+        """Take a finished request."""
         if not self._choice.counts() or not self._choice.sample.has(ticket):
             return
         waiting = self._handed_over - self._file.written - self._file.failed
@@ -186,12 +186,12 @@ class Trace:
             self.hand_over()
 
     def hand_over(self) -> None:
-        """Have the thread write what has been collected."""
+        """Hand the collected rows to the thread."""
         if self.traced:
             waiting = self._handed_over - self._file.written - self._file.failed
             traced = self.traced[: max(_MAX_ROWS - waiting, 0)]
             self._lost += len(self.traced) - len(traced)
-            self.traced.clear()  # the list itself is known in C
+            self.traced.clear()  # C code refers to the list itself
             self._handed_over += len(traced)
             self._batches.put(traced)
         if self._rows:
@@ -200,9 +200,9 @@ class Trace:
             self._batches.put(rows)
 
     def reopen(self) -> None:
-        """Continue in a new file if the present one was renamed."""
+        """Continue in a new file if the current one was renamed."""
         self.hand_over()
-        self._batches.put([])  # looks for the file
+        self._batches.put([])  # makes the thread check the file
 
     def start(self) -> None:
         """Begin to write."""
@@ -244,7 +244,7 @@ class _File:
 
     Attributes:
         written: rows that were written.
-        failed: rows that could not be.
+        failed: rows that could not be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -254,7 +254,7 @@ class _File:
         self.written = self.failed = 0
 
     def open(self) -> None:
-        # Without O_NONBLOCK a pipe that nobody reads would hold up the start.
+        # Without O_NONBLOCK, a pipe without a reader would block startup.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
         self._descriptor = os.open(self._path, flags, 0o640)
         try:
@@ -288,7 +288,7 @@ class _File:
         self.written += count
 
     def _moved(self) -> bool:
-        """Return whether the path stands for another file, or none."""
+        """Return whether the path now names another file, or none."""
         if self._descriptor < 0:
             return True
         try:
@@ -298,7 +298,7 @@ class _File:
         return not os.path.samestat(there, os.fstat(self._descriptor))
 
     def _append(self, data: bytes) -> None:
-        """Write all of it, or nothing if there is no room."""
+        """Write all of the data, or none of it on failure."""
         size = os.fstat(self._descriptor).st_size
         try:
             while data:

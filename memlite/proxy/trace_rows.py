@@ -1,4 +1,4 @@
-"""What the trace has of a request: the columns of its row."""
+"""The columns of the trace: the row of each request."""
 
 import base64
 import binascii
@@ -19,12 +19,12 @@ COLUMNS: Final[Row] = (
 )  # fmt: skip
 
 _FIRST_KEY: Final = {b"get": 1, b"gets": 1, b"gat": 2, b"gats": 2}
-"""Index of the first key of commands that have several."""
+"""Index of the first key in commands that take several."""
 _MAX_KEYS_NAMED: Final = 100
 
 
 def row_of(ticket: Ticket, offset: int, epoch: int, *, names: bool) -> Row:
-    """Return the row of a request that is over.
+    """Return the row of a finished request.
 
     Args:
         ticket: the request.
@@ -83,7 +83,7 @@ def row_of_traced(traced: Traced, offset: int, *, names: bool) -> Row:
 
 
 def command_of(ticket: Ticket) -> tuple[str, list[bytes]]:
-    """Return the command of a request as the nodes were sent it, and its keys."""
+    """Return the command of a request, as sent to the nodes, and its keys."""
     keys: list[bytes] = []
     word = b""
     for _, data, _ in ticket.sends:

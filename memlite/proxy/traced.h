@@ -1,21 +1,21 @@
-/* One request in so many, which is traced: Turns and TracedRow in turns.py and trace_rows.py. */
+/* Tracing of one request in N: Turns and Traced in turns.py, and trace_rows.py. */
 
 typedef struct Lone Lone;
 
-typedef struct {  /* tells which request is the next to be traced */
+typedef struct {  /* decides which request is the next to be traced */
     PyObject_HEAD
-    PyObject *done;  /* the list of those that are over; None if Python traces them */
+    PyObject *done;  /* the list of finished requests; None if Python traces them */
     PyObject *cluster;
-    long long left, every;  /* 1 if it is the next */
+    long long left, every;  /* `left` is 1 if the next request is traced */
 } Turns;
 
-typedef struct {  /* a request that is traced; receives the reply if it has come alone */
+typedef struct {  /* a traced request; receives the reply if it has arrived alone */
     PyObject_HEAD
-    Lone *lone;  /* until then */
-    PyObject *done, *client, *epoch, *node, *request, *reply;  /* the line of the last but one, and the first bytes of the last */
-    long long arrival, sent, received, replied;  /* 0 until then */
+    Lone *lone;  /* until the reply */
+    PyObject *done, *client, *epoch, *node, *request, *reply;  /* `request` is its line, `reply` the first bytes of the reply */
+    long long arrival, sent, received, replied;  /* times; 0 until then */
     Py_ssize_t size;  /* of the reply */
-    Py_ssize_t part, place, number;  /* in a batch: the part, the place in that, and the place in the batch */
+    Py_ssize_t part, place, number;  /* in a batch: the part, the place in the part, and the place in the batch */
 } Traced;
 
 static PyTypeObject Turns_type, Traced_type;
@@ -69,13 +69,13 @@ static PyTypeObject Turns_type = {
     .tp_members = turns_members,
 };
 
-/* Whether requests are traced without Python. */
+/* Returns whether requests are traced without Python. */
 static int traces(const Turns *turns) { return turns->cluster && turns->done && PyList_CheckExact(turns->done); }
 
-/* How many requests may be forwarded together: at most one of them is traced, none if Python is to do that. */
+/* Returns how many requests may be forwarded together: at most one of them is traced, or none if Python does the tracing. */
 static long long most_together(const Turns *turns) { return turns->left - 1 + (traces(turns) ? turns->every : 0); }
 
-/* The next request, which is for `node`, and which begins with `start`. */
+/* Returns an object for the next request, which is for `node` and begins at `start`. */
 static Traced *traced_of(Turns *turns, PyObject *executor, PyObject *node, const char *start, Py_ssize_t size) {
     Traced *self = PyObject_New(Traced, &Traced_type);
     if (!self) return NULL;
@@ -107,12 +107,12 @@ static void traced_dealloc(Traced *self) {
     PyObject_Free(self);
 }
 
-/* Notes the time at which a node's connection gets it. */
+/* Arranges to note the time at which the request is written to the node's connection. */
 static int traced_await(Traced *self, PyObject *node) {
     PyObject *queue = get(node, &known.queue);
     Py_ssize_t waiting = queue ? PyObject_Size(queue) : -1;
     Py_XDECREF(queue);
-    if (waiting < 1 || self->received) return waiting < 0 ? -1 : 0;  /* it was refused, or the gutter has it */
+    if (waiting < 1 || self->received) return waiting < 0 ? -1 : 0;  /* it was refused, or sent to the gutter */
     PyObject *unsent = get(node, &known.unsent);
     int failed = !unsent;
     if (unsent && PyList_CheckExact(unsent)) failed = PyList_Append(unsent, (PyObject *)self);
@@ -136,9 +136,9 @@ static int note_sent(PyObject *node, PyObject *unsent) {
     return put(node, &known.unsent, Py_None);
 }
 
-/* Takes the reply, which the node has sent. */
+/* Takes the node's reply. */
 static int traced_receive(Traced *self, const char *reply, Py_ssize_t size) {
-    enum { KEPT = 32 };  /* bytes, of which a word is named */
+    enum { KEPT = 32 };  /* bytes, enough for the word shown in the trace */
     if (self->received) return 0;
     self->size = size;
     Py_XSETREF(self->reply, PyBytes_FromStringAndSize(reply, size < KEPT ? size : KEPT));
@@ -156,7 +156,7 @@ static int traced_replied(Traced *self) {
 static PyObject *lone_answer(Lone *lone, PyObject *reply), *lone_fail(Lone *lone, PyObject *error);
 static int lone_reads(Lone *lone);
 
-/* Has the lone request take its reply, or an error. */
+/* Passes its reply, or an error, to the lone request. */
 static PyObject *traced_pass(Traced *self, PyObject *reply, PyObject *(*pass)(Lone *, PyObject *)) {
     Lone *lone = self->lone;
     if (!lone || !PyBytes_CheckExact(reply)) return PyErr_Format(PyExc_ValueError, "no reply is awaited, or it is not bytes");
@@ -180,14 +180,14 @@ static PyObject *traced_reads(Traced *self, void *ignored) {
     return PyBool_FromLong(self->lone ? lone_reads(self->lone) : 1);
 }
 
-/* A word that needs no quotes in a file of comma-separated values: how long it is, or -1. */
+/* Returns the length of a word that needs no quotes in a CSV file, or -1. */
 static int plain_word(const char *at, Py_ssize_t size) {
     int length = 0;
     for (; length < size && at[length] > ' '; length++) if (at[length] == '"' || at[length] == ',' || at[length] == 0x7f) return -1;
     return length < size && (at[length] & 0x80) ? -1 : length;
 }
 
-/* A field of a line, and the comma after it. */
+/* Writes a field of a line, and the comma after it. */
 static char *write_number(char *to, long long number) {
     to += write_digits(to, number);
     *to++ = ',';
@@ -200,7 +200,7 @@ static char *write_text(char *to, const char *text, Py_ssize_t size) {
     return to + size + 1;
 }
 
-/* Its line of the trace, without the keys' names; None if something in it is unusual. */
+/* Returns its line in the trace, without the keys' names; None if any field is unusual. */
 static PyObject *traced_line(Traced *self, PyObject *argument) {
     enum { LONGEST_NAME = 512, LONGEST_WORD = 32 };
     char line[LONGEST_NAME + 2 * LONGEST_WORD + 400], *end = line;

@@ -1,6 +1,6 @@
-"""One request in so many, which is traced; in C if that was compiled.
+"""Selection of one request in N for tracing; in C if the module was built.
 
-In C, most of these requests do not leave the way of all others, and have no `Ticket`.
+In C, most traced requests take the same path as all others, and have no `Ticket`.
 """
 
 from typing import Any, Final, Protocol
@@ -11,17 +11,17 @@ __all__ = ["Traced", "Turns", "TurnsInPython"]
 
 
 class TurnsInPython:
-    """Tells which request is the next to be traced.
+    """Decides which request is the next to be traced.
 
     Args:
-        every: one in so many is, the first one included.
+        every: one request in this many is traced, beginning with the first.
 
     Attributes:
-        left: 1 if it is the next request, 2 if it is the one after that.
+        left: 1 if the next request is traced, 2 if the one after it is, and so on.
         every: as above.
-        done: a list that gets those which were traced in C, each as `Traced`, when they are over;
-            None if all of them have a `Ticket`, as they have without the module.
-        cluster: has the version of the topology; None unless they are traced in C.
+        done: a list that receives finished requests that were traced in C, each as `Traced`; None
+            if every traced request has a `Ticket`, as is the case without the C module.
+        cluster: knows the version of the topology; None unless requests are traced in C.
     """
 
     __slots__ = ("cluster", "done", "every", "left")
@@ -38,15 +38,15 @@ Turns: Final[Any] = TurnsInPython if NATIVE is None else NATIVE.Turns
 
 
 class Traced(Protocol):
-    """A request for one node that was traced in C; times are as those of `Ticket`.
+    """A request for one node that was traced in C; times are like those of `Ticket`.
 
     Attributes:
-        client: number of the connection.
+        client: the connection's number.
         epoch: the version of the topology.
         node: the node's name.
         request: the request's line, without its end.
-        reply: what the reply begins with.
-        size: of the reply, in bytes.
+        reply: the beginning of the reply.
+        size: the size of the reply, in bytes.
         arrival: when the client's input was taken, with others of the same read.
         sent: when it was handed to the node's connection.
         received: when the node had replied.
@@ -74,7 +74,7 @@ class Traced(Protocol):
     @property
     def replied_at(self) -> int: ...  # noqa: D102
     def line(self, offset: int, /) -> bytes | None:
-        """Return its line of the trace, with the number of keys; None if it needs quotes.
+        """Return its line in the trace, with the number of keys; None if it needs quoting.
 
         Args:
             offset: nanoseconds from `time.monotonic_ns` to the time since 1970.

@@ -1,4 +1,4 @@
-"""Bounds the replies that are held for clients, mostly for those that are slow to read them."""
+"""A bound on the replies held for clients, mostly for clients that are slow to read them."""
 
 import logging
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from memlite.core.logs import failure
 __all__ = ["MAX_UNREAD", "UnreadReplies"]
 
 MAX_UNREAD: Final = 256 * 1024 * 1024
-"""Bytes of replies that all clients together may have yet to read, unless told otherwise."""
+"""Default maximum bytes of replies that all clients together may leave unread."""
 
 _log = logging.getLogger("memlite")
 
-# While no client can be disconnected, all are looked at again after this part of the limit.
+# While no client can be disconnected, all are checked again after 1/16 of the limit.
 _STEP: Final = 16
 
 
@@ -30,18 +30,19 @@ class _Client(Protocol):
 class UnreadReplies:
     """Counts the replies held for clients that are slow to read, and disconnects the slowest.
 
-    A proxy does not send more requests for such a client, but it must take the replies to those
-    that it has sent: they arrive on connections that all clients share. A client may have 64 of
-    them, each as large as a value may be. Replies that wait for an earlier one count as well; see
+    A proxy sends no more requests for such a client, but must take the replies to the requests it
+    has sent: they arrive on connections that all clients share. A client may have 64 of them, each
+    as large as the largest value. Replies that wait for an earlier one count as well; see
     `memlite.proxy.held_replies`.
 
     Args:
-        most: bytes for all clients together. Beyond it, the client with the most is disconnected.
-        spared: bytes that each client may have in any case, so that one which asks for a value at
+        most: maximum bytes for all clients together. Beyond it, the client with the most is
+            disconnected.
+        spared: bytes that each client may always have, so that a client that requests one value at
             a time is never disconnected.
 
     Attributes:
-        size: bytes held, as of the last look at each client.
+        size: bytes held, as of the last check of each client.
         disconnected: how many clients were disconnected.
     """
 
@@ -54,7 +55,7 @@ class UnreadReplies:
         self._sizes: dict[_Client, int] = {}
 
     def count(self, client: _Client) -> None:
-        """Look at what is held for a client that is slow to read."""
+        """Update the count of bytes held for a client that is slow to read."""
         sizes = self._sizes
         size = client.held
         self.size += size - sizes.get(client, 0)
@@ -63,7 +64,7 @@ class UnreadReplies:
             self._make_room()
 
     def forget(self, client: _Client) -> None:
-        """Stop counting a client, because it has read its replies or has gone."""
+        """Stop counting a client that has read its replies or has disconnected."""
         self.size -= self._sizes.pop(client, 0)
         self._look_beyond = min(self._look_beyond, self._next_look())
 
@@ -90,7 +91,7 @@ class UnreadReplies:
         self._look_beyond = self._next_look()
 
     def _next_look(self) -> int:
-        """Return the size beyond which to look at all clients again."""
+        """Return the size beyond which to check all clients again."""
         if self.size <= self._most:
             return self._most
-        return self.size + self._most // _STEP  # all clients are within what is spared
+        return self.size + self._most // _STEP  # no client has more than is spared

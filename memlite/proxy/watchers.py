@@ -21,7 +21,7 @@ _OFFERED: Final = frozenset((CONNEVENTS, SLOW))
 
 
 class ProxyWatchers(Watchers):
-    """Sends watchers what a proxy itself knows; items are the nodes' affair.
+    """Sends watchers the events of the proxy itself; events of items are left to the nodes.
 
     Args:
         clock: tells the time of an event.
@@ -65,7 +65,7 @@ class ProxyWatchers(Watchers):
 
 
 class _NoItems:
-    """An engine without items, of which there are no events."""
+    """An engine without items, and so without events."""
 
     cas_enabled = False
     prefixes: "PrefixStats | None" = None

@@ -1,4 +1,4 @@
-"""Multi-gets that one node answers, as each node has copies of all keys."""
+"""Multi-gets answered by a single node, when each node has copies of all keys."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,16 +18,16 @@ __all__ = ["WholeGets"]
 class WholeGets:
     """Sends each ``get`` of several keys to one node, in turn.
 
-    What the node lacks, its keys' primaries are asked for, and it is filled.
+    Keys that the node lacks are requested from their primaries, and copied to the node.
 
     Args:
         nodes: the nodes, each of which may have copies of all keys.
         set_of: returns the replica set of a key.
-        changes: those in progress, for which reads of the same keys wait.
-        strict: whether a get fails if a primary fails; otherwise the keys that it was asked for are
+        changes: the changes in progress, which reads of the same keys wait for.
+        strict: whether a get fails if a primary fails; otherwise the keys requested from it are
             misses, unless no node has answered.
         count_failed: counts primaries whose keys are misses because they failed.
-        again: sends a get that has waited, when it is its turn; None for `send`.
+        again: sends a get that has waited its turn; None for `send`.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class WholeGets:
         node.send(request, Answer(_Get(self, node, request, receiver).answered, reads=True))
 
     def _chosen(self) -> Node:
-        """Return the next node that is up; if none is, the next one, which says so."""
+        """Return the next node that is up; if none is, the next node, which refuses."""
         nodes = self._nodes
         for _ in nodes:
             self._next = (self._next + 1) % len(nodes)
@@ -75,14 +75,14 @@ class WholeGets:
         return sets
 
     def failed(self, parts: int, *, answered: bool) -> bool:
-        """Note primaries that have failed; return whether the whole get fails for that."""
+        """Note failed primaries; return whether the whole get fails because of them."""
         if parts and answered and not self._strict:
             self._count_failed(parts)
         return bool(parts) and (self._strict or not answered)
 
 
 class _Get:
-    """A ``get`` of several keys, and what has come of it so far."""
+    """A ``get`` of several keys, and its results so far."""
 
     def __init__(self, owner: WholeGets, node: Node, request: bytes, receiver: Receiver) -> None:
         self._owner = owner
@@ -91,11 +91,11 @@ class _Get:
         self._receiver = receiver
         self._items: dict[bytes, bytes] = {}
         self._held = 0  # bytes of items
-        self._overflows = False  # they cannot be held
-        self._answered = False  # whether any node has
+        self._overflows = False  # whether the items are too large to hold
+        self._answered = False  # whether any node has answered
         self._pending = 0
-        self._failed: list[bytes] = []  # what primaries have sent instead of items
-        self._error = b""  # what the node has
+        self._failed: list[bytes] = []  # errors from primaries
+        self._error = b""  # the error from the node
 
     def answered(self, reply: bytes, failed: bool) -> None:
         """Take the node's reply."""
@@ -105,10 +105,10 @@ class _Get:
             self._answered = True
             self._items, missing = found_items(self._keys, reply)
             holds = has_hold(reply)
-        elif not failed:  # not a get's; the primaries may say the same
+        elif not failed:  # not a reply to a get; the primaries may send the same
             self._error = reply
         sets = self._owner.by_set(missing)
-        if not holds:  # the node has the last word about keys of its own
+        if not holds:  # the node is authoritative for keys whose primary it is
             sets = {one: keys for one, keys in sets.items() if one.primary is not self._node}
         if sets:
             self._hold(self._items)

@@ -2,7 +2,7 @@
 
 #define LENGTH_DIGITS 19
 
-/* The first "\r\n" in [at, end), or NULL. */
+/* Returns the first "\r\n" in [at, end), or NULL. */
 static const char *line_end(const char *at, const char *end) {
     while (at < end && (at = memchr(at, '\r', end - at))) {
         if (at + 1 < end && at[1] == '\n') return at;
@@ -11,7 +11,7 @@ static const char *line_end(const char *at, const char *end) {
     return NULL;
 }
 
-/* The number that [at, end) is, or -1: digits alone, so many that it cannot overflow. */
+/* Returns the number in [at, end), or -1: digits only, few enough that it cannot overflow. */
 static long long number(const char *at, const char *end) {
     if (at == end || end - at > LENGTH_DIGITS) return -1;
     unsigned long long found = 0;
@@ -22,7 +22,7 @@ static long long number(const char *at, const char *end) {
     return found > LLONG_MAX ? LLONG_MAX : (long long)found;
 }
 
-/* The number that [at, end) is if it is written as it should be, and no more than four digits; else -1. */
+/* Returns the number in [at, end) if it is in canonical form with at most four digits; else -1. */
 static long small_number(const char *at, const char *end) {
     if (end - at > 4 || (end - at > 1 && *at == '0')) return -1;
     return (long)number(at, end);

@@ -1,4 +1,4 @@
-/* Writes to a transport whose socket it knows: writer_of in single_requests.py. */
+/* Writing to a transport with a known socket: writer_of in single_requests.py. */
 
 typedef struct {
     PyObject_HEAD
@@ -9,9 +9,9 @@ typedef struct {
 
 static PyTypeObject Writer_type;
 static PyObject *s_write, *s_unsent;
-static struct { PyTypeObject *type; PyObject *method; } unsent;  /* how that type of transports tells what is yet to be sent */
+static struct { PyTypeObject *type; PyObject *method; } unsent;  /* a type of transports, and its method for unsent bytes */
 
-/* How the transport tells what it has yet to send. Without a reference. */
+/* Returns the method that tells how much the transport has yet to send, as a borrowed reference. */
 static PyObject *unsent_of(PyObject *transport) {
     if (unsent.type != Py_TYPE(transport)) {
         PyObject *method = PyObject_GetAttr((PyObject *)Py_TYPE(transport), s_unsent);
@@ -54,7 +54,7 @@ static void writer_dealloc(Writer *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-/* Sends [from, to) of `data` as the transport would, which gets what could not be sent. */
+/* Sends [from, to) of `data` like the transport, which takes over any bytes that could not be sent. */
 static int write_part(Writer *self, PyObject *data, Py_ssize_t from, Py_ssize_t to) {
     PyObject *transport = self->transport, *method, *rest, *result = NULL;
     if (!transport) return PyErr_Format(PyExc_ValueError, "there is no transport"), -1;
@@ -97,7 +97,7 @@ static PyTypeObject Writer_type = {
     .tp_dealloc = (destructor)writer_dealloc,
 };
 
-/* Writes with what may be such a writer. */
+/* Writes with a callable, which may be a `Writer`. */
 static int write_with(PyObject *write, PyObject *data, Py_ssize_t from, Py_ssize_t to) {
     if (Py_IS_TYPE(write, &Writer_type)) return write_part((Writer *)write, data, from, to);
     PyObject *one = piece(data, from, to);

@@ -1,7 +1,7 @@
 """Routing, without I/O: which of several nodes has a key.
 
-A `Router` is made from the nodes' names and weights, in order. It places keys where other clients
-and proxies do: libmemcached and twemproxy (``ketama``, ``ketama-fnv1a``), pymemcache
+A `Router` is made from the nodes' names and weights, in order. It places keys like other clients
+and proxies: libmemcached and twemproxy (``ketama``, ``ketama-fnv1a``), pymemcache
 (``rendezvous``); or by jump hash.
 """
 

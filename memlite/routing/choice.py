@@ -1,4 +1,4 @@
-"""The choice between the ways to route."""
+"""The choice between routing methods."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -28,7 +28,7 @@ HASHES: Final[dict[str, Callable[[Sequence[Member], HashTag], Router]]] = {
     "rendezvous": Rendezvous,
     "jump": Jump,
 }
-"""The ways to route, by the names that users give them."""
+"""The routing methods, by the names used in settings."""
 
 
 def make_router(hash_name: str, members: Sequence[Member], hash_tag: str = "") -> Router:
@@ -40,8 +40,8 @@ def make_router(hash_name: str, members: Sequence[Member], hash_tag: str = "") -
         hash_tag: the characters around the part of a key that is hashed; see `HashTag`.
 
     Raises:
-        ConfigError: an argument is wrong: an unknown hash, no nodes, two of the same name, a weight
-            below 1.
+        ConfigError: an argument is invalid: an unknown hash, no nodes, two of the same name, a
+            weight below 1.
     """
     make = HASHES.get(hash_name)
     if make is None:

@@ -15,7 +15,7 @@ class HashTag:
         text: the two characters; empty for no hash tags.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: it is neither empty nor two characters.
     """
 
     def __init__(self, text: str) -> None:

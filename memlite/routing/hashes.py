@@ -1,4 +1,4 @@
-"""Hash functions of keys, each exactly as the client library or proxy that it is named after."""
+"""Hash functions for keys, each exactly as in the client library or proxy that uses it."""
 
 import struct
 from typing import Final
@@ -18,7 +18,7 @@ _long_of_digest = struct.Struct("<Q8x").unpack
 
 
 try:
-    # The interpreter's own takes half as long as OpenSSL's for something as short as a key.
+    # The interpreter's own takes half as long as OpenSSL's for data as short as a key.
     from _md5 import md5  # type: ignore[import-not-found]
 except ImportError:  # a build without it
     from hashlib import md5
@@ -47,7 +47,7 @@ def md5_long(data: bytes) -> int:
 
 
 def fnv1a_64_word(data: bytes) -> int:
-    """Return twemproxy's default hash of keys: FNV-1a of 64 bits, of which it keeps the low 32.
+    """Return twemproxy's default hash of keys: the low 32 bits of the 64-bit FNV-1a hash.
 
     Bytes of 128 and above are sign-extended, as in twemproxy.
     """
@@ -58,7 +58,7 @@ def fnv1a_64_word(data: bytes) -> int:
 
 
 def murmur3_32(data: bytes) -> int:
-    """Return MurmurHash3 (x86, 32 bits) with seed 0, as pymemcache."""
+    """Return MurmurHash3 (x86, 32 bits) with seed 0, as in pymemcache."""
     size = len(data)
     whole = size >> 2
     value = 0

@@ -1,4 +1,4 @@
-"""Jump hash (Lamping and Veach, 2014): as even as can be, without a ring."""
+"""Jump hash (Lamping and Veach, 2014): as even as possible, without a ring."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _LONG: Final = 2**64 - 1
 
 
 def jump(value: int, buckets: int) -> int:
-    """Return the bucket, from 0 on, of a 64-bit hash."""
+    """Return the bucket of a 64-bit hash, counting from 0."""
     bucket = candidate = 0
     while candidate < buckets:
         bucket = candidate
@@ -24,10 +24,10 @@ def jump(value: int, buckets: int) -> int:
 
 
 class Jump:
-    """Gives a key to the node that has the key's bucket; a node has as many as its weight.
+    """Assigns a key to the node with the key's bucket; a node has as many buckets as its weight.
 
-    The order of the nodes counts: nodes are added at the end and removed from the end, or other
-    keys move as well. Keys are hashed with MD5, of which the first eight bytes count.
+    The order of the nodes matters: add and remove nodes at the end, or more keys move than needed.
+    The hash of a key is the first eight bytes of its MD5 digest.
 
     Args:
         members: the nodes.
@@ -43,7 +43,7 @@ class Jump:
         return self._owners[jump(md5_long(self._tag.part(key)), len(self._owners))]
 
     def place(self, key: bytes) -> Placement:
-        """Return the same, with the reasons."""
+        """Return the placement of `key`, with the reasons."""
         hashed = self._tag.part(key)
         value = md5_long(hashed)
         bucket = jump(value, len(self._owners))
@@ -55,6 +55,6 @@ class Jump:
         return [buckets[node] / buckets.total() for node in range(len(buckets))]
 
     def replicas(self, key: bytes, count: int) -> list[int]:
-        """Return the nodes after that of the key as well, in order; the first follows the last."""
+        """Return the key's node and the nodes after it, in order; the first follows the last."""
         first, nodes = self.index(key), self._owners[-1] + 1
         return [(first + number) % nodes for number in range(count)]

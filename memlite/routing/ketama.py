@@ -1,4 +1,4 @@
-"""Ketama, as libmemcached's ``ketama_weighted`` and twemproxy have it: a ring of points."""
+"""Ketama, as in libmemcached's ``ketama_weighted`` and twemproxy: a ring of points."""
 
 import functools
 import math
@@ -26,7 +26,7 @@ def _as_single(number: float) -> float:
 
 
 def _digests(weight: int, total: int, nodes: int) -> int:
-    """Return for how many digests a node has points on the ring."""
+    """Return the number of digests that give a node its points on the ring."""
     share = _as_single(_as_single(weight) / _as_single(total))
     points = _as_single(_as_single(share * _POINTS) / _POINTS_PER_DIGEST)
     return math.floor(_as_single(_as_single(points * nodes) + 1e-10))
@@ -40,8 +40,8 @@ class Ring:
 
     Attributes:
         points: the points.
-        owners: for each point the index of its node.
-        owners_in_turn: the same, and once more the first.
+        owners: the index of each point's node.
+        owners_in_turn: the same, followed by the first again.
     """
 
     def __init__(self, members: Sequence[Member]) -> None:
@@ -56,18 +56,19 @@ class Ring:
         self.points = [point for point, _ in pairs]
         self.owners = [index for _, index in pairs]
 
-        # Ends with the owner of what comes after the last point.
+        # Ends with the owner of the range after the last point.
         self.owners_in_turn = [*self.owners, *self.owners[:1]]
 
     def at(self, value: int) -> int:
-        """Return the index of the first point from `value` on, which is 0 after the last."""
+        """Return the index of the first point at or after `value`; 0 if it is after the last."""
         index = bisect_left(self.points, value)
         return index if index < len(self.points) else 0
 
     def shares(self, nodes: int) -> list[float]:
-        """Return the share of the ring that each of so many nodes has.
+        """Return each node's share of the ring, given the number of nodes.
 
-        A point has what lies between it and the point before; the first has what is after the last.
+        A point owns the range from the previous point to itself; the first point also owns the
+        range after the last.
         """
         shares = [0.0] * nodes
         before = self.points[-1] - _CIRCLE
@@ -77,19 +78,19 @@ class Ring:
         return shares
 
 
-# A move needs the rings before and after it, and all that know of it in a process need the same
-# ones. One of ten nodes takes a few milliseconds.
+# A move needs the rings before and after it, and all objects in a process that know of it need the
+# same rings. Computing a ring of ten nodes takes a few milliseconds.
 @functools.lru_cache(maxsize=8)
 def _ring(members: tuple[Member, ...]) -> Ring:
     return Ring(members)
 
 
 class Ketama:
-    """Gives a key to the node with the first point from the key's hash on.
+    """Assigns a key to the node of the first point at or after the key's hash.
 
     Args:
-        members: the nodes. A weight that is very small beside the others gets no points, as in
-            libmemcached.
+        members: the nodes. A node with a very small weight compared to the others gets no points,
+            as in libmemcached.
         tag: finds the part of a key that is hashed.
         hash_key: hashes it, to 32 bits.
     """
@@ -111,7 +112,7 @@ class Ketama:
         return ring.owners_in_turn[bisect_left(ring.points, self._hash(key))]
 
     def place(self, key: bytes) -> Placement:
-        """Return the same, with the reasons."""
+        """Return the placement of `key`, with the reasons."""
         hashed = self._tag.part(key)
         value = self._hash(hashed)
         at = self.ring.at(value)
@@ -122,7 +123,7 @@ class Ketama:
         return self.ring.shares(self._nodes)
 
     def replicas(self, key: bytes, count: int) -> list[int]:
-        """Return the nodes of the next points as well.
+        """Return the key's node and the nodes of the next points.
 
         Nodes without points come last, in order.
         """

@@ -1,4 +1,4 @@
-"""The names of nodes that have none of their own."""
+"""Default names of nodes."""
 
 from typing import Final
 
@@ -8,9 +8,9 @@ _PORT: Final = 11211
 
 
 def node_name(host: str, port: int, hash_name: str) -> str:
-    """Return the name that clients hash for a node that is known by its address alone.
+    """Return the name that clients hash for a node known only by its address.
 
-    libmemcached and twemproxy leave out port 11211, pymemcache does not.
+    libmemcached and twemproxy omit port 11211; pymemcache does not.
 
     Args:
         host: the node's host name or IP address.

@@ -1,4 +1,4 @@
-"""Rendezvous hashing, as pymemcache's ``HashClient`` has it, with weights besides."""
+"""Rendezvous hashing, as in pymemcache's ``HashClient``, with the addition of weights."""
 
 import math
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ __all__ = ["Rendezvous"]
 
 
 class Rendezvous:
-    """Gives a key to the node that has the highest score with it.
+    """Assigns a key to the node with the highest score for it.
 
-    The score is MurmurHash3 of ``<name>-<key>``, and of equal scores that of the greater name wins.
-    If weights differ, scores are weighted logarithmically, which pymemcache cannot do.
+    The score is MurmurHash3 of ``<name>-<key>``; among equal scores, the greater name wins. If
+    weights differ, scores are weighted logarithmically, which pymemcache cannot do.
 
     Args:
         members: the nodes.
@@ -23,7 +23,7 @@ class Rendezvous:
 
     def __init__(self, members: Sequence[Member], tag: HashTag) -> None:
         self._tag = tag
-        # By descending name: of equal scores, the first one wins.
+        # By descending name: among equal scores, the first wins.
         self._nodes = sorted(
             (
                 (member.name, index, _low_bytes(f"{member.name}-"), member.weight)
@@ -38,7 +38,7 @@ class Rendezvous:
         return self.place(key).node
 
     def place(self, key: bytes) -> Placement:
-        """Return the same, with the reasons."""
+        """Return the placement of `key`, with the reasons."""
         hashed = self._tag.part(key)
         data = _data(hashed)
         best: float = -1
@@ -52,7 +52,7 @@ class Rendezvous:
         return Placement(winner, hashed, None, "score", best)
 
     def shares(self) -> list[float]:
-        """Return the share of the hashes that each node gets on average, which is by its weight."""
+        """Return each node's average share of the hashes, which is proportional to its weight."""
         weights = {index: weight for _, index, _, weight in self._nodes}
         total = sum(weights.values())
         return [weights[index] / total for index in range(len(weights))]
@@ -64,7 +64,7 @@ class Rendezvous:
         for _, index, prefix, weight in self._nodes:
             score: float = murmur3_32(prefix + data)
             scores.append((_by_weight(score, weight) if self._weighted else score, index))
-        scores.sort(key=lambda scored: -scored[0])  # which keeps the order of equal scores
+        scores.sort(key=lambda scored: -scored[0])  # stable: keeps the order of equal scores
         return [index for _, index in scores[:count]]
 
 
@@ -84,5 +84,5 @@ def _text(key: bytes) -> str:
 
 
 def _low_bytes(text: str) -> bytes:
-    """Return what pymemcache hashes of a text: the low byte of each character."""
+    """Return the bytes of a text that pymemcache hashes: the low byte of each character."""
     return bytes(ord(character) & 0xFF for character in text)

@@ -1,4 +1,4 @@
-"""What all routers have in common."""
+"""The interface that all routers share."""
 
 from typing import NamedTuple, Protocol
 
@@ -9,8 +9,8 @@ class Member(NamedTuple):
     """A node, as far as routing knows it.
 
     Attributes:
-        name: what is hashed, so that a node may change its address. For ``jump`` the order of the
-            nodes counts instead.
+        name: the name that is hashed, so that a node may change its address. For ``jump``, the
+            order of the nodes matters instead.
         weight: the node's share of the keys, relative to the others'; at least 1.
     """
 
@@ -24,8 +24,8 @@ class Placement(NamedTuple):
     Attributes:
         node: the index of the node.
         hashed: the part of the key that was hashed.
-        hash: the hash of that part; None if each node has a hash of its own with it.
-        reason: what decided: ``point``, ``score`` or ``bucket``.
+        hash: the hash of that part; None if it is hashed separately with each node's name.
+        reason: the deciding criterion: ``point``, ``score`` or ``bucket``.
         value: the node's point on the ring, the node's score, or the number of the bucket.
     """
 
@@ -37,19 +37,19 @@ class Placement(NamedTuple):
 
 
 class Router(Protocol):
-    """Says which node has a key."""
+    """Decides which node has a key."""
 
     def index(self, key: bytes) -> int:
         """Return the index of the node that has `key`."""
 
     def place(self, key: bytes) -> Placement:
-        """Return the same, with the reasons."""
+        """Return the placement of `key`, with the reasons."""
 
     def shares(self) -> list[float]:
-        """Return the share of all hashes that each node has; they add up to 1."""
+        """Return each node's share of all hashes; the shares add up to 1."""
 
     def replicas(self, key: bytes, count: int) -> list[int]:
-        """Return the indexes of the first `count` nodes for `key`, that of `index` first.
+        """Return the indexes of the first `count` nodes for `key`, beginning with `index`.
 
         Args:
             key: the key.

@@ -34,7 +34,7 @@ __all__ = ["Administration"]
 
 
 class Administration:
-    """Makes the objects that carry out administrative commands, each on first use.
+    """Creates the objects that carry out administrative commands, each on first use.
 
     Args:
         config: the settings.
@@ -46,12 +46,12 @@ class Administration:
         prefixes: the counts by key prefix.
         hotkeys: the keys most often asked for.
         operations: how long the store's operations took.
-        slow: the slow log; None if there is none.
+        slow: the slow log; None without one.
         instrumentation: decides which reads are sampled, traced or watched.
         register: the open connections.
         scheduler: runs dumps.
         upkeep: flushes, and frees items in the background.
-        input_held: returns the bytes read whose commands are yet to be carried out.
+        input_held: returns the number of bytes read whose commands are yet to be carried out.
         listeners: the sockets that accept connections.
         udp: the UDP services.
         certificates_read: returns the unix time at which the TLS certificates were last loaded;
@@ -153,7 +153,7 @@ class Administration:
             authenticates=config.enable_sasl,
         )
 
-    # What commands do that concerns all workers, where there are several
+    # Actions of commands that affect all workers, if there are several
 
     def set_verbosity(self, level: int) -> None:
         """Set the log level."""
@@ -164,7 +164,7 @@ class Administration:
         self._upkeep.advance_clock(seconds)
 
     def refresh_certificates(self) -> None:
-        """Read the certificates of TLS again.
+        """Reload the TLS certificates.
 
         Raises:
             ConfigError: they cannot be used.
@@ -172,14 +172,14 @@ class Administration:
         self._refresh_certificates()
 
     def on_enable(self, enabled: bool) -> None:
-        """Take notice that the crawler was turned on or off."""
+        """Called when the crawler is turned on or off."""
 
     def announce_dump(self, running: bool) -> bool:
-        """Take notice that a dump begins or has ended; return False if it may not begin."""
+        """Called when a dump begins or has ended; return False if it may not begin."""
         return True
 
     def on_detail(self, counted: bool) -> None:
-        """Take notice that counting by prefix was turned on or off."""
+        """Called when counting by prefix is turned on or off."""
 
     def _collector_type(self) -> "type[StatsCollector]":
         from memlite.server.admin.stats_collector import StatsCollector

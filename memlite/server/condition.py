@@ -1,4 +1,4 @@
-"""What keeps a server from serving."""
+"""Reasons why a server cannot serve."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ __all__ = ["Condition"]
 
 
 class Condition:
-    """Knows what keeps a server from serving.
+    """Determines whether a server can serve.
 
     Args:
         storage: returns the statistics of its store.
@@ -22,12 +22,12 @@ class Condition:
         self._draining = draining
 
     def unavailable(self) -> bool:
-        """Return whether the store is taken for unavailable."""
+        """Return whether the store is considered unavailable."""
         storage = self._storage()
         return isinstance(storage, BackendStats) and storage.unavailable
 
     def troubles(self) -> tuple[str, ...]:
-        """Return what keeps it, in a few words each; nothing if it can serve."""
+        """Return the reasons why it cannot serve, in a few words each; empty if it can."""
         return (
             *(("draining",) if self._draining() else ()),
             *(("the store is unavailable",) if self.unavailable() else ()),

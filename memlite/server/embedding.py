@@ -1,4 +1,4 @@
-"""A server in another program: ``async with memlite.serve() as server``."""
+"""A server embedded in another program: ``async with memlite.serve() as server``."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from memlite.server.server import Server
 __all__ = ["EmbeddedServer", "serve"]
 
 _LOOPBACK = "127.0.0.1"
-# These settings are about a process, an event loop or a log, which belong to the program.
+# These settings concern the process, the event loop or the log, which belong to the program.
 OF_THE_PROCESS = (
     "daemon", "enable_coredumps", "join", "lock_memory", "log_format", "log_level", "loop",
     "memory_file", "pidfile", "user",
@@ -25,7 +25,7 @@ OF_THE_PROCESS = (
 
 
 class EmbeddedServer:
-    """A server on the running event loop; made by `serve`.
+    """A server on the running event loop; created by `serve`.
 
     Attributes:
         config: its settings.
@@ -81,10 +81,10 @@ class EmbeddedServer:
             raise StartError("the server stopped while it was starting")
 
     async def stop(self) -> None:
-        """Stop accepting, let connections finish what they have begun, and close the backend.
+        """Stop accepting, let connections finish work in progress, and close the backend.
 
-        Connections have a second for that. A second call closes them at once, and so does
-        cancelling this one. Does nothing once the server has stopped.
+        Connections have one second to finish. A second call closes them at once, and so does
+        cancelling the first one. Does nothing once the server has stopped.
 
         Raises:
             Exception: the server had failed.
@@ -104,8 +104,8 @@ class EmbeddedServer:
         """
         task = self._task
         if task is not None:
-            await asyncio.wait([task])  # which leaves it running if this is cancelled
-            if not task.cancelled():  # as `asyncio.run` does with all tasks at its end
+            await asyncio.wait([task])  # leaves the task running if this call is cancelled
+            if not task.cancelled():  # `asyncio.run` cancels all tasks at its end
                 task.result()
 
 
@@ -125,19 +125,19 @@ async def serve(
             print(server.host, server.port)
 
     The program keeps its signal handlers, its logging, its garbage collector's thresholds and its
-    event loop's exception handler. At the end connections finish what they have begun, then the
+    event loop's exception handler. At the end, connections finish work in progress, then the
     backend is closed. Several servers may run on one loop.
 
-    The limit on memory holds for items as they are counted. Unlike the command, this server does
-    not measure the process, whose other parts it knows nothing about.
+    The memory limit applies to items as they are counted. Unlike the command, this server does not
+    measure the memory of the process, which contains the rest of the program.
 
     Args:
         config: the settings; by default, the defaults on any free port of 127.0.0.1.
         host: the address to listen on, instead of the settings' ``listen``.
         port: the TCP port; 0 for any free one.
-        backend: a backend's URL, or a function that makes a backend.
-        clock: tells the time; tests may pass one that they move.
-        settings: further ones by their names in `Config`, with values as in a settings file:
+        backend: a backend's URL, or a function that creates a backend.
+        clock: tells the time; tests may pass a clock that they control.
+        settings: further settings by their names in `Config`, with values as in a settings file:
             ``near_cache="64m"``, ``unix_socket=path``, ``enable_ssl=True`` with
             ``extended={"ssl_chain_cert": file, "ssl_key": file}``.
 
@@ -145,8 +145,8 @@ async def serve(
         The server, accepting connections.
 
     Raises:
-        ConfigError: a setting is unknown, wrong, or about a process.
-        StartError: an address is taken, or the backend cannot be opened.
+        ConfigError: a setting is unknown, invalid, or concerns the process.
+        StartError: an address is in use, or the backend cannot be opened.
     """
     if isinstance(backend, str):
         settings["backend"] = backend
@@ -159,7 +159,7 @@ async def serve(
     checked = _check(configure(settings, config))
     tls = None
     if checked.enable_ssl and (checked.http or not checked.unix_socket):
-        from memlite.server.connections.tls import Tls  # only where it is asked for
+        from memlite.server.connections.tls import Tls  # only if TLS is requested
 
         tls = Tls(checked.extended)
     make = None if backend is None or isinstance(backend, str) else backend

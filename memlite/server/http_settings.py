@@ -1,4 +1,4 @@
-"""What is checked of the settings of HTTP by servers and proxies that need not have it."""
+"""Checks of the HTTP settings that do not need the HTTP dependencies."""
 
 from memlite.config import Config
 from memlite.core.errors import ConfigError, StartError
@@ -7,10 +7,10 @@ __all__ = ["not_installed", "refuse_http_settings"]
 
 
 def refuse_http_settings(config: Config) -> None:
-    """Check that nothing is said about HTTP without ``--http``.
+    """Check that no HTTP settings are given without ``--http``.
 
     Raises:
-        ConfigError: something is.
+        ConfigError: an HTTP setting is given.
     """
     usual = Config()
     for name in ("token_file", "hosts", "keys", "debug", "metric_names"):
@@ -21,5 +21,5 @@ def refuse_http_settings(config: Config) -> None:
 
 
 def not_installed(error: ImportError) -> StartError:
-    """Return what to tell whose ``--http`` lacks a package."""
+    """Return the error for ``--http`` with a missing package."""
     return StartError(f"--http: {error.name} is not installed: pip install 'memlite-cache[http]'")

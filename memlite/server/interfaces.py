@@ -1,7 +1,7 @@
 """The narrow interfaces through which parts of the server see one another.
 
 Protocols only. This module imports nothing else from the server, so every part of the server may
-import it without closing a circle.
+import it without a circular import.
 """
 
 from typing import TYPE_CHECKING, Protocol
@@ -29,7 +29,7 @@ class Stream(Protocol):
         """Continue sending. Called when the peer reads again, and at other times too."""
 
     def lost(self) -> None:
-        """Stop: the connection is gone."""
+        """Stop: the connection is closed."""
 
 
 class ConnectionInfo(Protocol):
@@ -55,7 +55,7 @@ class ConnectionInfo(Protocol):
 
     @property
     def state(self) -> "SocketState":
-        """What the connection is doing."""
+        """The activity of the connection."""
 
 
 class Client(ConnectionInfo, Protocol):
@@ -100,7 +100,7 @@ class Client(ConnectionInfo, Protocol):
 
 
 class Peer(Client, Protocol):
-    """A connection as the register of connections knows it."""
+    """A connection as seen by the register of connections."""
 
     @property
     def busy(self) -> bool:
@@ -108,10 +108,10 @@ class Peer(Client, Protocol):
 
     @property
     def host(self) -> str:
-        """The client's host alone; the same for all on a UNIX socket."""
+        """The client's host without the port; the same for all clients of a UNIX socket."""
 
     def idle_since(self, second: int) -> bool:
-        """Return whether nothing has happened since before unix second `second`."""
+        """Return whether there has been no activity since before unix second `second`."""
 
     def kick(self) -> bool:
         """Close for being idle; return whether it was still open."""
@@ -137,7 +137,7 @@ class ObservableEngine(Protocol):
 
     @property
     def observer(self) -> "Observer | None":
-        """The observer told about items, None while there is none."""
+        """The observer notified about items, None while there is none."""
 
     def observe(self, prefixes: "PrefixStats | None", observer: "Observer | None") -> None:
         """Count by prefix and notify an observer from now on; None turns either off."""

@@ -24,8 +24,8 @@ _log = logging.getLogger("memlite")
 
 _DRAIN_SECONDS = 1.0
 _GRACEFUL_SECONDS = 10.0
-# For commands that a store has yet to carry out once their clients are gone: by default, it has as
-# long for each. What then waits for others of its connection is not begun.
+# How long to wait, after clients have disconnected, for commands that the store has yet to carry
+# out. By default, the store has as long for each. Commands queued behind them are not started.
 _SETTLE_SECONDS = 5.0
 # Connections accepted in one batch. asyncio accepts up to its backlog before it serves any, and
 # connections over -c stay open for a few iterations; process.raise_file_limit reserves file
@@ -76,14 +76,14 @@ class Lifecycle:
         udp: the UDP services.
         connect: returns the protocol factory for connections accepted from a listener.
         register: the open connections.
-        scheduler: is given the event loop.
+        scheduler: receives the event loop.
         backend: opened first and closed last; None if items are kept in memory only.
         reload: called on SIGHUP.
         services: started once sockets accept connections, stopped at the end.
         opening: called before the backend is opened, which may take long. Services are stopped,
             too, if the backend cannot be opened.
         backlog: connections that may wait to be accepted.
-        unfinished: returns whether services have replies under way, which a stop waits for as it
+        unfinished: returns whether services have replies in progress; a stop waits for these as it
             does for those of connections.
         owns_process: whether to handle the process's signals and the event loop's failures; False
             for a server in another program, which has its own handlers.
@@ -128,7 +128,7 @@ class Lifecycle:
     def request_stop(self, *, graceful: bool = False) -> None:
         """Send pending replies, then close all connections; a second request closes them at once.
 
-        After that, commands that wait for the store are given up.
+        After a second request, commands that wait for the store are abandoned.
 
         Args:
             graceful: whether to wait longer, also for commands that have partly arrived.
@@ -158,7 +158,7 @@ class Lifecycle:
         Args:
             ready: called when connections are accepted and signals handled.
             stopping: called on a request to stop, before connections are closed.
-            leave: carried out then, while clients are still served; a second request cancels it.
+            leave: run next, while clients are still served; a second request cancels it.
         """
         loop = self._scheduler.loop = asyncio.get_running_loop()
         self._stop = loop.create_future()
@@ -237,7 +237,7 @@ class Lifecycle:
             listener.close()
 
     async def _accept(self, servers: list[asyncio.AbstractServer]) -> None:
-        """Begin to accept connections; append what does to `servers`."""
+        """Begin to accept connections; append the asyncio servers to `servers`."""
         for listener in self._listeners:
             # One by one: if the second fails, the first must be closed.
             servers.append(await self._accept_from(listener))  # noqa: PERF401
@@ -260,7 +260,7 @@ class Lifecycle:
             # Not supported on Windows, nor outside the main thread (in tests).
             with contextlib.suppress(NotImplementedError, ValueError, RuntimeError, AttributeError):
                 loop.add_signal_handler(getattr(signal, name), action)
-        # A flood of signals fills what wakes asyncio's loop, which has enough to wake it then.
+        # A flood of signals fills asyncio's wakeup socket. That is harmless: the loop wakes anyway.
         with contextlib.suppress(ValueError):
             wakeup = signal.set_wakeup_fd(-1)
             signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)

@@ -1,4 +1,4 @@
-"""The modules that are imported lazily, when a command or a protocol first needs them.
+"""Modules that are imported lazily, when a command or a protocol first needs them.
 
 Importing them at startup would double the startup time.
 """
@@ -29,10 +29,10 @@ COMMON = (
     "memlite.server.execution.pipelined",
     "memlite.server.admin.watchers",
 )
-"""Those of them that any worker (``-t``) is likely to need: imported once, before it is forked."""
+"""The modules that any worker (``-t``) is likely to need: imported once, before the fork."""
 
 
 def import_all(names: Sequence[str] = MODULES) -> None:
-    """Import modules now, by default all: the process may be about to lose access to its files."""
+    """Import modules now, by default all, as the process may be about to lose access to files."""
     for name in names:
         importlib.import_module(name)

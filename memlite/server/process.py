@@ -47,10 +47,10 @@ def open_standard_streams() -> None:
 
 
 def raise_file_limit(connections: int) -> None:
-    """Raise the limit on open files to what `connections` need.
+    """Raise the limit on open files to the number needed for `connections`.
 
     Raises:
-        StartError: the process is not permitted that many.
+        StartError: the process is not permitted to open that many.
     """
     try:
         import resource
@@ -90,7 +90,7 @@ def allow_coredumps() -> None:
 
 
 def lock_memory() -> None:
-    """Lock all pages in memory (``-k``); if that is not permitted, warn, as memcached does."""
+    """Lock all pages in memory (``-k``); if that is not permitted, warn as memcached does."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -130,7 +130,7 @@ def drop_privileges(user: str | None, files: "Sequence[Path]") -> None:
 
 
 def daemonize(*, keep_streams: bool) -> Callable[[], None]:
-    """Continue as a daemon in a session of its own, while the parent process waits.
+    """Continue as a daemon in its own session, while the parent process waits.
 
     The parent exits with 0 once the daemon is ready, or with the daemon's exit code if it fails
     before that. Until then the daemon keeps the working directory, for relative paths, and stderr,
@@ -160,7 +160,7 @@ def daemonize(*, keep_streams: bool) -> Callable[[], None]:
         for stream in (0,) if keep_streams else (0, 1, 2):
             os.dup2(null, stream)
         os.close(null)
-        with contextlib.suppress(BrokenPipeError):  # the parent is gone
+        with contextlib.suppress(BrokenPipeError):  # the parent has exited
             os.write(writing, _READY)
         os.close(writing)
 

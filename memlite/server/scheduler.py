@@ -29,9 +29,9 @@ class Scheduler:
         return self.loop.call_soon(function, *arguments)
 
     def call_together(self, function: Callable[[], object]) -> None:
-        """Call `function` in the next iteration of the loop, in one call with others.
+        """Call `function` in the next iteration of the loop, batched with other functions.
 
-        It costs a tenth of `call_soon` where there are many.
+        With many functions, this costs a tenth of `call_soon`.
         """
         if not self._together:
             self.loop.call_soon(self._call_together)
@@ -43,7 +43,7 @@ class Scheduler:
             for function in functions:
                 function()
         finally:
-            for function in functions:  # those after one that has failed
+            for function in functions:  # the rest, after one has failed
                 self.loop.call_soon(function)
 
     def call_later(
@@ -68,7 +68,7 @@ class Scheduler:
             await asyncio.wait(self._tasks, timeout=max(left, 0) or None)
 
     def hurry(self) -> None:
-        """Have `settle` cancel tasks at once, if it waits for them, or is to."""
+        """Make `settle` cancel tasks at once, whether it is waiting already or called later."""
         self._hurried = True
         if self._settles:
             self._cancel_tasks()

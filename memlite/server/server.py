@@ -64,8 +64,8 @@ __all__ = ["Server"]
 
 _log = logging.getLogger("memlite")
 
-# Write-back may hold unstored items in one part in so many of the near cache, or in this many bytes
-# if there is no near cache.
+# Write-back may use this fraction (one in so many) of the near cache for unstored items, or this
+# many bytes if there is no near cache.
 _WRITE_BACK_SHARE = 4
 _WRITE_BACK_BYTES = 16 * MEGABYTE
 # One read in so many is sampled. A sampled read costs as much as five others in memory. With a
@@ -77,22 +77,23 @@ _BACKEND_SAMPLE_INTERVAL = 64
 class Server:
     """A memcached-speaking server.
 
-    This is the only place that knows all parts; no part is given the whole server.
+    This is the only class that knows all parts; no part receives the whole server.
 
     Args:
         config: the settings.
         listeners: bound sockets for connections or datagrams; the server closes them.
         tls: the TLS settings; None without TLS.
         clock: the clock; tests pass one they can advance.
-        backend: makes the backend; None for the one in the settings.
-        connection: makes the protocol for a connection; None for the usual one.
-        owns_process: whether the process is the server's alone. Only then does the server handle
-            signals and the event loop's failures, and hold the process's memory against ``-m``.
+        backend: creates the backend; None for the backend in the settings.
+        connection: creates the protocol for a connection; None for the usual one.
+        owns_process: whether the process belongs to the server alone. Only then does the server
+            handle signals and the event loop's failures, and check the process's memory against
+            ``-m``.
 
     Attributes:
         auth: authenticates clients; None if they need not authenticate.
         backend: the store, None if items are kept in memory only.
-        administration: makes the object that carries out administrative commands.
+        administration: creates the object that carries out administrative commands.
         certificates_read: unix time at which the TLS certificates were last loaded.
         clock: as above.
         config: as above.
@@ -104,23 +105,23 @@ class Server:
         lifecycle: starts and stops the server.
         limits: the limits on what clients may send.
         listeners: the sockets that accept connections.
-        operations: how long the store's operations took, where they are measured (``--http``).
+        operations: how long the store's operations took, if they are measured (``--http``).
         otlp: exports metrics; None without ``--otlp``.
         prefixes: the counts by key prefix, while enabled.
         register: the open connections.
         sampler: records latencies.
         scheduler: schedules work on the event loop.
         slow: the last slow commands; None without ``--slow-log``.
-        table: the items in memory, all of them or some.
+        table: the items in memory: all items or, with a backend, some of them.
         tls: as above.
         udp: the UDP services, one for each socket.
         upkeep: periodic and background maintenance.
     """
 
-    # What a server that is one of several workers has others of; see `memlite.server.workers`.
+    # Overridden by a server that is one of several workers; see `memlite.server.workers`.
     _administration_type: ClassVar[type[Administration]] = Administration
     _lifecycle_type: ClassVar[type[Lifecycle]] = Lifecycle
-    _processes = 1  # that serve the same sockets
+    _processes = 1  # the number of processes that serve the same sockets
     _register_type: ClassVar[type[Register]] = Register
     _says_how: ClassVar[bool] = True
     _table_in_process: ClassVar[bool] = True
@@ -216,11 +217,11 @@ class Server:
         return Authenticator(users, self.counters, timeout, self._make_throttle())
 
     def _make_throttle(self) -> "Throttling | None":
-        """Make what delays attempts to log in, unless they come to one process."""
+        """Create the throttle for login attempts; None for one that is local to the process."""
         return None
 
     def _make_backend(self, make: "Callable[[Context], Backend] | None") -> Backend | None:
-        """Make the backend in the settings; None if items are kept in memory only."""
+        """Create the backend in the settings; None if items are kept in memory only."""
         config = self.config
         size = config.near_cache
         if config.backend == "memory://" and not (make or size or config.write_back):
@@ -320,7 +321,7 @@ class Server:
         )
 
     def _memory_elsewhere(self) -> int:
-        """Return the bytes taken by connections and by what they have sent so far."""
+        """Return the number of bytes used by connections and by their input so far."""
         each = PER_CONNECTION if self.tls is None else PER_TLS_CONNECTION
         arriving = self._large_values.promised + self._intake.held
         return each * len(self.register.connections) + arriving
@@ -369,11 +370,11 @@ class Server:
         )
 
     def _make_idle_executor(self, dialect: Dialect) -> Executor:
-        """Return the executor of connections of which each has its own once it needs one."""
+        """Return the executor that connections share until they need their own."""
         return self.execution.executor(dialect, cast("ExecutingClient", None), [])
 
     def _connection_kind(self) -> type[Connection]:
-        """Return what connections are, whoever takes their input."""
+        """Return the class of connections, regardless of how their input is handled."""
         return Connection
 
     def _make_runner(self) -> Runner | None:
@@ -400,7 +401,7 @@ class Server:
         return [UdpService(services, listener) for listener in listeners]
 
     def _may_administer(self) -> bool:
-        """Return whether a datagram may have an administrative command carried out now."""
+        """Return whether an administrative command from a datagram may be carried out now."""
         return True
 
     def _make_administration(self) -> Administration:
@@ -555,7 +556,7 @@ class Server:
 
 
 def _traced_one_in(config: Config) -> int:
-    """Return that one request in so many is traced; 0 for none."""
+    """Return N to trace one request in N; 0 for none."""
     if config.otlp is None:
         if config.trace_sample is not None:
             raise ConfigError("--trace-sample: is for --otlp, which is not given")

@@ -37,7 +37,7 @@ class ServiceManager:
 
     @property
     def interval(self) -> float:
-        """Seconds within which systemd waits for the next sign of life; 0 if it does not."""
+        """Seconds between two keep-alive messages to systemd; 0 if it expects none."""
         return self._interval
 
     def ready(self, loop: asyncio.AbstractEventLoop, status: str) -> None:

@@ -23,8 +23,9 @@ def history_path() -> Path:
 def is_secret(line: str) -> bool:
     """Return whether a line must not be saved.
 
-    These are lines that begin with a space, lines that authenticate (by storing a value under the
-    key ``auth``), multi-line pastes, which may contain anything, and lines too long to be useful.
+    Secret lines are those that begin with a space, lines that authenticate (by storing a value
+    under the key ``auth``), multi-line pastes, which may contain anything, and lines too long to be
+    useful.
     """
     words = line.split(None, 2)
     authenticates = words[1:2] == ["auth"]

@@ -7,7 +7,7 @@ from memlite.shell.display import Style
 __all__ = ["LEAST_SAMPLES", "hot_keys_table"]
 
 LEAST_SAMPLES = 5
-"""A key with fewer sampled requests is not shown: a single one counts for hundreds of requests."""
+"""A key with fewer sampled requests is not shown: one sample stands for hundreds of requests."""
 
 _TITLES = ("share", "per second", "requests", "key")
 _FIELDS = ("share", "per_second", "requests", "error", "key")

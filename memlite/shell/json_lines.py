@@ -12,7 +12,7 @@ from memlite.shell.typed import Request
 __all__ = ["JsonLines"]
 
 _SINGLE = (Shape.ITEMS, Shape.ITEM, Shape.META, Shape.ROWS)
-# Beyond this, numbers lose digits in readers that have floating point only.
+# Larger numbers lose digits in readers that only have floating point.
 _EXACT = 2**53
 
 
@@ -21,8 +21,8 @@ class JsonLines:
 
     Items become ``{"items": [{"key", "value", …}]}``, statistics ``{"stats": {name: value}}``, and
     other lines ``{"reply": …}`` or ``{"error": …}``. A value that is not UTF-8 is in
-    ``value_base64`` instead. Of a reply without a known end, such as that of ``watch``, each line
-    is an object of its own.
+    ``value_base64`` instead. For a reply without a known end, such as that of ``watch``, each line
+    is a separate object.
     """
 
     def __init__(self) -> None:

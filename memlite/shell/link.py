@@ -1,6 +1,6 @@
 """The shell's connection to the server, for code that is not asynchronous.
 
-The event loop runs only while a reply is awaited: the prompt has a loop of its own.
+The event loop runs only while a reply is awaited: the prompt has its own loop.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from memlite.shell.text import clean
 
 __all__ = ["Link", "LinkError"]
 
-# Iterations of the event loop after which it has noticed that a connection was closed: one to read,
-# one to report the end, and two more with TLS in between.
+# The number of event loop iterations that it takes to notice a closed connection: one to read, one
+# to report the end, and two more with TLS in between.
 _ITERATIONS = 4
 
 
@@ -29,15 +29,15 @@ class LinkError(MemliteError):
 
 
 class Link:
-    """A connection that is opened when it is needed, and again after it was lost.
+    """A connection that is opened on demand, and reopened after it was lost.
 
     Args:
-        address: the server's.
+        address: the server's address.
         timeout: seconds to wait for the server at each step; None for no limit.
         value_length: limit for values, in bytes.
         tls: encrypts the connection; None for plain text.
         server_name: the name that the server's certificate must have, if not the host.
-        login: comes first on each connection; None for none.
+        login: sent first on each connection; None for none.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Link:
         self._tls = tls
         self._server_name = server_name
         self._connection: Connection | None = None
-        self._answered = False  # whether anything came on this connection
+        self._answered = False  # whether anything was received on this connection
         self._runner = asyncio.Runner()
 
     def __enter__(self) -> Self:
@@ -68,7 +68,7 @@ class Link:
         self._runner.close()
 
     def refresh(self) -> bool:
-        """Connect if need be; return whether a connection had been lost in the meantime.
+        """Connect if necessary; return whether a connection had been lost in the meantime.
 
         Raises:
             LinkError: there is no server, or it refuses the login.
@@ -109,7 +109,7 @@ class Link:
             while parts := self._runner.run(_next(stream)):
                 self._answered = True
                 yield from parts
-            # What came after the reply may have been wrong, or the conversation may be over.
+            # Data after the reply may have been invalid, or the conversation may be over.
             if connection.lost is not None and connection.lost.cause is not None:
                 raise connection.lost
         except BaseException as error:
@@ -143,7 +143,7 @@ class Link:
         text = f"{self.address} closed the connection"
         if self._answered or self._tls is not None or self.address.path:
             return text
-        # Servers with TLS end so what they cannot take for the beginning of a handshake.
+        # Servers with TLS close connections this way if the first bytes cannot begin a handshake.
         return f"{text} without an answer; if it speaks TLS: --tls"
 
 

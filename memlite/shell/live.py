@@ -11,7 +11,7 @@ from memlite.shell.link import Link, LinkError
 
 __all__ = ["latency", "rounds", "statistics"]
 
-# As often as redis-cli: often enough to see a stall, too seldom to be one.
+# As often as redis-cli: often enough to detect a stall, too rarely to cause one.
 _PAUSE_SECONDS = 0.01
 _ROWS_PER_HEADER = 20
 _COLUMNS = ("items", "memory", "clients", "gets/s", "hits", "sets/s", "evicted/s")
@@ -19,10 +19,10 @@ _MEGABYTE = 1024 * 1024
 
 
 def rounds(repeat: int, interval: float) -> Iterator[int]:
-    """Yield 0, 1, … with a pause before each number but the first.
+    """Yield 0, 1, … with a pause before each number except the first.
 
     Args:
-        repeat: how many; negative for no end.
+        repeat: the number of rounds; negative for no end.
         interval: the pause in seconds.
     """
     for number in count() if repeat < 0 else range(repeat):
@@ -36,7 +36,7 @@ def latency(link: Link, out: TextIO, repeat: int, interval: float) -> None:
 
     Args:
         link: the connection.
-        out: takes a line for each interval.
+        out: receives a line for each interval.
         repeat: the number of lines; negative for no end.
         interval: seconds.
 
@@ -63,11 +63,11 @@ def latency(link: Link, out: TextIO, repeat: int, interval: float) -> None:
 
 
 def statistics(link: Link, out: TextIO, repeat: int, interval: float) -> None:
-    """Show how many items and connections there are, and the rates of requests.
+    """Show the numbers of items and connections, and the rates of requests.
 
     Args:
         link: the connection.
-        out: takes a line for each interval, after one with names.
+        out: receives a line for each interval, after a header line.
         repeat: the number of lines; negative for no end.
         interval: seconds between two lines.
 

@@ -49,18 +49,18 @@ class Options:
     """The options and arguments of the command line.
 
     Attributes:
-        address: the server's.
+        address: the server's address.
         words: the command to carry out; empty to read lines.
         raw: whether to show values unchanged.
         json: whether to show each reply as a JSON object.
-        live: ``latency`` or ``stat``, to show that instead; empty for neither.
+        live: ``latency`` or ``stat``, to show that view instead; empty for neither.
         repeat: how often to carry out the command, or lines of `live`; negative for no end.
         interval: seconds between two of these.
         value_from_input: whether the value of the command is read from standard input.
         timeout: seconds; None for no limit.
         value_length: limit for values, in bytes.
         user: the name to authenticate with; empty for no authentication.
-        password_file: contains the password.
+        password_file: the file with the password.
         tls: whether to encrypt the connection.
         cacert: file of the certificate authorities to trust, in place of the system's.
         cert: file of the client's certificate.
@@ -107,7 +107,7 @@ def parse(arguments: Sequence[str]) -> Options | None:
         found = parser.parse_args(arguments)
         address, words = _address(found.words)
         if address is not None:
-            # Options may follow the address, too, but must not be within the command.
+            # Options may also follow the address, but must not be within the command.
             parser.parse_args(words, namespace=found)
             words = found.words
     except SystemExit:
@@ -179,7 +179,7 @@ def tls_context(options: Options) -> ssl.SSLContext | None:
 
 
 def password_from(options: Options) -> bytes | None:
-    """Return the password from the file or the environment; None if it must be asked for.
+    """Return the password from the file or the environment; None if the user must be asked.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -326,7 +326,7 @@ def _count(text: str) -> int:
 
 
 def _repetitions(found: argparse.Namespace) -> int:
-    """Return how often to carry out the command; a live view has no end unless it is told."""
+    """Return how often to carry out the command; by default, a live view has no end."""
     if found.repeat is not None:
         return int(found.repeat)
     return -1 if found.live else 1

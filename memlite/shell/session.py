@@ -20,14 +20,14 @@ __all__ = ["Output", "Session", "Source"]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A stream to write to, and the styles that it can show."""
+    """A stream to write to, and the styles it supports."""
 
     stream: BinaryIO
     style: Style
 
 
 class Source(Protocol):
-    """Where lines come from."""
+    """A source of lines."""
 
     def line(self) -> bytes | None:
         """Return the next line without its line ending; None at the end.
@@ -47,7 +47,7 @@ class Source(Protocol):
         """
 
     def skip(self, length: int | None) -> None:
-        """Skip what belongs to a refused line.
+        """Skip the input that belongs to a refused line.
 
         Args:
             length: bytes of the value that the line announced; None if it announced none.
@@ -145,7 +145,7 @@ class Session:
             self.connect()
 
     def connect(self) -> bool:
-        """Connect if need be, and report changes; return whether there is a connection."""
+        """Connect if necessary, and report changes; return whether there is a connection."""
         try:
             if self.link.refresh():
                 self.say(f"({self.link.address} had closed the connection; connected again)")

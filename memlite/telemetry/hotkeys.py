@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["Estimates", "HotKeys", "SpaceSaving", "merge_estimates"]
 
 Estimates = tuple[float, float, list[tuple[bytes, float, float, float]]]
-"""The estimated number of all requests, seconds since the first, and what is known of each key, the
-hottest first: requests for it, by how much that may be too high, and how many did not only read."""
+"""The estimated number of all requests, seconds since the first, and estimates for each key, the
+hottest first: requests for it, by how much that may be too high, how many were not mere reads."""
 
 
 class SpaceSaving:
@@ -111,7 +111,7 @@ class HotKeys:
 
     _MAX_KEYS = 64  # keys to count per command; a get may have a million
     _MAX_WEIGHT = 2.0**64
-    _MOST_CHANGES = 1024  # keys; those that have no counter are forgotten then
+    _MOST_CHANGES = 1024  # keys; above that, keys without a counter are forgotten
 
     def __init__(self, clock: Clock, interval: int) -> None:
         self._clock = clock
@@ -133,7 +133,7 @@ class HotKeys:
         self._sketch.compact()
 
     def record_changes(self, keys: Sequence[bytes]) -> None:
-        """Count the keys of a sampled command that does not only read, in addition to `record`."""
+        """Count the keys of a sampled command that is no mere read, in addition to `record`."""
         changes = self._changes
         if len(changes) > self._MOST_CHANGES:
             counted = self._sketch.keys()
@@ -214,7 +214,7 @@ class HotKeys:
 
 
 def merge_estimates(found: Sequence[Estimates]) -> Estimates:
-    """Return what several processes have estimated, as one, the hottest key first."""
+    """Return the combined estimates of several processes, the hottest key first."""
     sums: dict[bytes, list[float]] = {}
     for _, _, keys in found:
         for key, *figures in keys:

@@ -329,7 +329,7 @@ def storage(stats: MemoryStats | BackendStats) -> Pairs:
 
 
 def udp(stats: UdpStats) -> Pairs:
-    """``stats udp``: requests that came as datagrams."""
+    """``stats udp``: requests received as datagrams."""
     return {
         "requests_under_way": stats.under_way,
         "refused": stats.refused,
@@ -338,7 +338,7 @@ def udp(stats: UdpStats) -> Pairs:
 
 
 def hot_keys(stats: HotKeysStats) -> Iterator[tuple[str, object]]:
-    """``stats hotkeys``: the keys most often asked for."""
+    """``stats hotkeys``: the most requested keys."""
     yield "hotkeys:sample_interval", stats.sample_interval
     yield "hotkeys:half_life", int(stats.half_life)
     yield "hotkeys:requests", round(stats.requests)
@@ -353,7 +353,7 @@ def hot_keys(stats: HotKeysStats) -> Iterator[tuple[str, object]]:
 
 
 def slow(stats: "SlowStats", *, shows_keys: bool) -> Iterator[tuple[str, object]]:
-    """``stats slow``: the last commands that took long, the newest first.
+    """``stats slow``: the last slow commands, the newest first.
 
     Args:
         stats: the slow log.
@@ -376,10 +376,10 @@ def _microseconds(nanoseconds: float) -> str:
 
 
 def workers(answering: int, stats: Sequence[WorkerStats]) -> Iterator[tuple[str, object]]:
-    """``stats workers``: the processes that serve, and the number of the one that is asked."""
+    """``stats workers``: the worker processes, and the number of the one that answers."""
     yield "answering", answering
     for number, worker in enumerate(stats):
-        if not worker.pid:  # another will serve in its place
+        if not worker.pid:  # it is being replaced
             continue
         yield f"{number}:pid", worker.pid
         yield f"{number}:curr_connections", worker.connections

@@ -1,4 +1,4 @@
-"""What a server or a proxy did between two snapshots: the figures that a page shows over time."""
+"""The activity of a server or a proxy between two snapshots, for a page that plots it over time."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ __all__ = ["FIGURES", "WAITING", "Point", "point"]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What a server did in a while, and its state at the end.
+    """The activity of a server in an interval, and its state at the end.
 
     Attributes:
-        figures: the values of `FIGURES`, in their order; None where there is none.
-        durations: for each class of commands, how many of those measured took so long: pairs of a
-            class of `Durations` and a number, where 0 stands for below the first of
-            `DURATION_LIMITS`, 1 for below the second, and so on. Classes without any are absent.
+        figures: the values of `FIGURES`, in their order; None for a missing value.
+        durations: for each class of commands, how many of the measured ones took how long: pairs
+            of a class of `Durations` and a number, where 0 stands for below the first of
+            `DURATION_LIMITS`, 1 for below the second, and so on. Empty classes are absent.
             `WAITING` is the time in a proxy's queue.
     """
 
@@ -48,22 +48,22 @@ FIGURES: Final = (
     "nodes_up",
     "moving_requests_per_second",
 )
-"""The names of a point's figures: rates over its time, and values at its end.
+"""The names of a point's figures: rates over its interval, and values at its end.
 
 ``time`` is the unix time of the end in seconds. ``hit_ratio`` is a share from 0 to 1, None without
-reads; ``evicted_idle_seconds`` is None without evictions, else for how long the evicted item that
-was used last had not been used. ``failures_per_second`` are commands that failed in the store, or
-because of a node. ``ready`` is 1 or 0. A proxy has no items, and a server nothing after ``ready``:
-requests that wait in the queue, None without one; requests that nodes have yet to answer; how many
-nodes are up; requests for keys that move.
+reads; ``evicted_idle_seconds`` is None without evictions, else the idle time of the most recently
+used of the evicted items. ``failures_per_second`` counts commands that failed in the store, or
+because of a node. ``ready`` is 1 or 0. A proxy has no items. Only a proxy has the figures after
+``ready``: requests that wait in the queue, None without one; requests that nodes have yet to
+answer; how many nodes are up; requests for keys that are moving.
 """
 
 WAITING: Final = "waiting"
-"""Stands for a class of commands among `Point.durations`: how long requests waited in the queue."""
+"""A pseudo-class of commands in `Point.durations`: how long requests waited in the queue."""
 
 
 class _Work(NamedTuple):
-    """How much was done since the start, in commands."""
+    """Numbers of commands since the start."""
 
     hits: int
     misses: int
@@ -74,7 +74,7 @@ class _Work(NamedTuple):
 
 
 def point(before: Snapshot, now: Snapshot) -> Point:
-    """Return what happened between two snapshots.
+    """Return the activity between two snapshots.
 
     Args:
         before: the earlier one.

@@ -1,4 +1,4 @@
-"""The figures of a proxy as typed values, beside those that it has like a server."""
+"""The figures of a proxy as typed values, in addition to those of a server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,10 +17,10 @@ __all__ = [
 ]
 
 MAX_NODES: Final = 64
-"""How many nodes have figures of their own; those of further ones are added up."""
+"""How many nodes have figures of their own; the figures of the remaining nodes are added up."""
 
 OTHERS: Final = "others"
-"""The name under which they are."""
+"""The name that stands for the remaining nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +30,22 @@ class NodeStats:
     Attributes:
         name: its name; `OTHERS` for several.
         address: where it listens; empty for several.
-        role: whether it is one of the nodes that have keys, or of the gutter.
-        up: how many it stands for are up: 1 or 0 for one.
-        count: how many it stands for.
+        role: whether it belongs to the nodes that have keys, or to the gutter.
+        up: how many of the nodes that it stands for are up: 1 or 0 for a single node.
+        count: how many nodes it stands for.
         state: ``up``, ``down`` or ``connecting``; empty for several.
         error: why it is down; empty while it is not.
-        requests: requests it was sent.
-        failed: those that failed.
-        refused: those that were not sent, as too many were waiting for it.
+        requests: requests sent to it.
+        failed: requests that failed.
+        refused: requests not sent, as too many were waiting for it.
         timeouts: how often its deadline has passed.
         connects: how often a connection was opened.
         emptied: how often it was emptied, as it had missed changes.
         pending: requests that have no reply yet.
-        share: its share of the hashes of keys, from 0 to 1; those of replicas and of the gutter are
-            not counted.
-        next_share: the same after the move of keys that is going on; None without one.
-        service: the time from a write to the reply to its last request, of one write at a time;
-            None for several, as it would take long to add up.
+        share: its share of the hashes of keys, from 0 to 1, not counting replicas and the gutter.
+        next_share: its share after the current move of keys; None without a move.
+        service: the time from a write to the reply to its last request, measured for one write at a
+            time; None for several nodes, as adding it up would take long.
     """
 
     name: str
@@ -70,20 +69,20 @@ class NodeStats:
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """Requests that wait: for a worker, or without a limit for the next write to their nodes.
+    """Waiting requests: for a worker or, without a limit, for the next write to their nodes.
 
     Attributes:
-        in_flight_limit: how many requests may be with the nodes at a time; None for no limit, where
-            times are sampled, and nothing is refused, expires or is dropped.
-        in_flight: how many are.
-        length: how many wait.
-        arrivals: requests that came; without a limit those that nodes were given.
-        refused: those that were refused, as too many were waiting.
-        expired: those that have waited for too long.
+        in_flight_limit: how many requests may be with the nodes at a time; None for no limit. Then
+            times are sampled, and no request is refused, expires or is dropped.
+        in_flight: how many requests are with the nodes.
+        length: how many requests wait.
+        arrivals: requests received; without a limit, requests passed to nodes.
+        refused: requests refused, as too many were waiting.
+        expired: requests that have waited for too long.
         dropped: reads that were not sent, as the client had disconnected.
         waiting: how long requests have waited.
-        service: from there to the last node's reply.
-        thinking: from a client's last reply to its next request.
+        service: the time from the end of the wait to the last node's reply.
+        thinking: the time from a client's last reply to its next request.
     """
 
     in_flight_limit: int | None
@@ -103,10 +102,10 @@ class MoveStats:
     """A move of keys between nodes.
 
     Attributes:
-        phase: how far it is; a value of `memlite.cluster.topology.Phase`.
-        items: how many items have moved, as the process that moves them said last; None if none
-            does, or if that is not known.
-        total: how many there are to move, as far as it knows.
+        phase: its phase; a value of `memlite.cluster.topology.Phase`.
+        items: how many items have moved, as last reported by the process that moves them; None if
+            there is no such process, or if the number is unknown.
+        total: how many items there are to move, as far as that process knows.
     """
 
     phase: str
@@ -116,24 +115,24 @@ class MoveStats:
 
 @dataclass(frozen=True, slots=True)
 class ProxyStats:
-    """What a proxy does, and knows of its nodes.
+    """The activity of a proxy, and the state of its nodes.
 
     Attributes:
         commands: clients' commands on keys, by class and result.
-        nodes: the nodes, `MAX_NODES` of them at most, and what stands for further ones.
-        version: of the topology, for clients; it rises with each change.
-        epoch: that of the cluster; None without one.
-        hash: how keys are spread.
-        replicas: on how many nodes an item is.
-        multigets: retrievals that several nodes were asked for.
+        nodes: at most `MAX_NODES` nodes, and an entry for the remaining ones.
+        version: the version of the topology, for clients; it rises with each change.
+        epoch: the epoch of the cluster; None without one.
+        hash: how keys are distributed.
+        replicas: on how many nodes each item is.
+        multigets: retrievals that were sent to several nodes.
         failed_requests: requests, or parts of one, that were answered with an error of the proxy.
         failed_shards: parts of retrievals whose keys were misses, as a node failed.
-        replica_reads: reads that a replica was asked for.
-        gutter_requests: requests that the gutter was sent; None without one.
+        replica_reads: reads that were sent to a replica.
+        gutter_requests: requests sent to the gutter; None without a gutter.
         hot_keys: keys that have copies on all nodes.
         moving_requests: requests for keys that were moving.
-        move: the move of keys that is going on; None for none.
-        queue: what waits to be sent; None if that is not known.
+        move: the current move of keys; None for none.
+        queue: the requests waiting to be sent; None if unknown.
         unread_bytes: replies held for clients that do not read.
         unread_disconnects: clients that were disconnected for that.
     """
@@ -162,7 +161,7 @@ class ProxySnapshot(Snapshot):
     """All of a proxy's figures.
 
     Attributes:
-        proxy: those that a server does not have.
+        proxy: the figures that only a proxy has.
     """
 
     proxy: ProxyStats = field(kw_only=True)

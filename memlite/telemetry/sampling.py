@@ -17,7 +17,8 @@ class Sampler:
 
     Args:
         record_keys: called with the keys of each sampled command.
-        record_changes: called with the same, before that, if the command is none that only reads.
+        record_changes: called with the same keys, before `record_keys`, unless the command only
+            reads.
         interval: one read in this many is sampled, on average.
 
     Attributes:

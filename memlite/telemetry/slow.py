@@ -1,4 +1,4 @@
-"""Commands that took long (``--slow-log``)."""
+"""The log of slow commands (``--slow-log``)."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -10,22 +10,22 @@ from memlite.core.clock import Clock
 __all__ = ["MAX_COMMANDS", "MAX_KEY_LENGTH", "SlowCommand", "SlowLog", "SlowStats"]
 
 MAX_COMMANDS: Final = 128
-"""How many commands are kept: the last ones."""
+"""How many of the last commands are kept."""
 
 MAX_KEY_LENGTH: Final = 100
 """How many bytes of a key are kept."""
 
 
 class SlowCommand(NamedTuple):
-    """A command that took long.
+    """A slow command.
 
     Attributes:
         time: unix time at which its reply was ready, in seconds.
         nanoseconds: how long it took.
         command: its name, as clients write it.
         keys: how many keys it had.
-        key: the first of them, without what exceeds `MAX_KEY_LENGTH`; None without keys.
-        cut: whether that is only the beginning of the key.
+        key: the first of them, cut at `MAX_KEY_LENGTH`; None without keys.
+        cut: whether the key was cut.
         client: the client's address, such as ``tcp:127.0.0.1:50000``.
     """
 
@@ -43,7 +43,7 @@ class SlowStats:
     """The slow log at one moment.
 
     Attributes:
-        threshold: nanoseconds from which on a command is slow.
+        threshold: the duration from which a command counts as slow, in nanoseconds.
         count: how many slow commands there were.
         commands: the last of them, the newest first.
     """
@@ -57,13 +57,13 @@ class SlowLog:
     """Keeps the last slow commands, and counts all of them.
 
     Args:
-        threshold: nanoseconds from which on a command is slow.
-        clock: tells the time of a command.
+        threshold: the duration from which a command counts as slow, in nanoseconds.
+        clock: the clock for the times of commands.
 
     Attributes:
-        count: how many there were.
+        count: how many slow commands there were.
         threshold: as above.
-        watcher: is given each slow command; None while nobody watches.
+        watcher: called with each slow command; None while they are not watched.
     """
 
     def __init__(self, threshold: int, clock: Clock) -> None:
@@ -74,7 +74,7 @@ class SlowLog:
         self.count = 0
 
     def record(self, command: str, keys: Sequence[bytes], nanoseconds: int, client: str) -> None:
-        """Take a command that took at least `threshold`.
+        """Log a command that took at least `threshold`.
 
         Args:
             command: its name.
@@ -98,11 +98,11 @@ class SlowLog:
             self.watcher(slow)
 
     def stats(self) -> SlowStats:
-        """Return what there is by now."""
+        """Return the present state of the log."""
         return SlowStats(self.threshold, self.count, tuple(reversed(self._last)))
 
     def merged(self, commands: Iterable[tuple[Any, ...]], count: int) -> SlowStats:
-        """Return what several processes have logged.
+        """Return the merged logs of several processes.
 
         Args:
             commands: the fields of their last slow commands.

@@ -45,7 +45,7 @@ __all__ = [
 SocketState = Literal[
     "listening", "reading", "reading_value", "executing", "writing", "streaming", "datagrams"
 ]
-"""What a socket is doing. ``streaming``: it sends a dump or the events it watches."""
+"""The activity of a socket. ``streaming``: it sends a dump or the events it watches."""
 
 
 class CounterValues(NamedTuple):
@@ -55,8 +55,8 @@ class CounterValues(NamedTuple):
     `bytes_read` and `bytes_written`, which are in bytes. `cmd_get` and `operations` are sums of
     others, as `Counters` defines them.
 
-    A tuple rather than a dataclass because it is made in a tenth of the time, and ``stats`` is
-    asked often.
+    A tuple rather than a dataclass because it is created in a tenth of the time, and ``stats`` is
+    requested often.
     """
 
     auth_cmds: int
@@ -156,7 +156,7 @@ class GeneralStats:
         user_seconds: processor time of the process in user mode, in seconds.
         system_seconds: the same in the kernel.
         connections: open connections.
-        handshakes: connections whose TLS handshake is not finished, which are not among those.
+        handshakes: connections with an unfinished TLS handshake, not included in `connections`.
         udp_sockets: sockets for datagrams.
         connection_limit: how many connections there may be (``-c``).
         idle_timeout: seconds after which an idle connection is closed; 0 for never.
@@ -203,7 +203,7 @@ class SettingsStats:
 
     Attributes:
         config: the settings it was started with.
-        bytes_limit: bytes items may take by now.
+        bytes_limit: bytes items may take at present.
         tcp_port: the first TCP port, 0 without one.
         udp_port: the first UDP port, 0 without one.
         verbosity: the log level, 0 to 3.
@@ -230,7 +230,7 @@ class SocketStats(NamedTuple):
     Attributes:
         number: its file descriptor.
         address: the address it listens on, or the peer's.
-        state: what it is doing.
+        state: its activity.
         idle: whole seconds since the last command; of a listening socket, since the start.
         listen_address: the address a client connected to; None for all other sockets.
     """
@@ -326,7 +326,7 @@ class BackendStats:
     Attributes:
         url: the store's URL without its options, which may be secret.
         errors: commands that failed because of the store.
-        figures: what the backend reports of itself, in its own names and units.
+        figures: the figures that the backend reports, in its own names and units.
     """
 
     url: str
@@ -335,7 +335,7 @@ class BackendStats:
 
     @property
     def unavailable(self) -> bool:
-        """Whether the store is taken for unavailable, so that requests to it fail at once."""
+        """Whether the store is considered unavailable, so that requests to it fail at once."""
         return self.figures.get("state") == "unavailable"
 
 
@@ -356,13 +356,13 @@ class UdpStats:
 
 @dataclass(frozen=True, slots=True)
 class HotKey:
-    """A key that is often asked for.
+    """A frequently requested key.
 
     Attributes:
         key: the key.
         requests: the estimated number of requests for it, with old ones weighing less.
-        changes: how many of them did not only read.
-        error: by how much that number may be too high.
+        changes: how many of them were not mere reads.
+        error: by how much the number of requests may be too high.
         per_second: the estimated rate.
         percent: its share of all requests.
     """
@@ -377,7 +377,7 @@ class HotKey:
 
 @dataclass(frozen=True, slots=True)
 class HotKeysStats:
-    """The keys most often asked for, estimated from sampled requests.
+    """The most requested keys, estimated from sampled requests.
 
     Attributes:
         sample_interval: each sampled request stands for this many.
@@ -405,7 +405,7 @@ class ItemClassStats:
         age: seconds since the oldest of them was last used; 0 without items.
         evicted: items evicted to make room.
         evicted_nonzero: those among them with an expiry time.
-        evicted_time: seconds the last evicted item had not been used for.
+        evicted_time: seconds since the last use of the item evicted last, at its eviction.
         evicted_unfetched: evicted items that were never read.
         reclaimed: expired items whose place was taken by another.
         crawler_reclaimed: expired items the crawler has found.
@@ -494,7 +494,7 @@ class Durations(NamedTuple):
     def read(
         cls, histogram: LatencyHistogram, exemplars: Mapping[int, Exemplar] | None = None
     ) -> Self:
-        """Return what a histogram has by now."""
+        """Return the present counts of a histogram."""
         below = tuple(histogram.below(DURATION_LIMITS))
         return cls(histogram.count, histogram.total, below, dict(exemplars or {}))
 
@@ -505,7 +505,7 @@ class EvictedStats(NamedTuple):
     Attributes:
         class_id: 1 for the smallest class.
         evicted: how many.
-        idle: seconds for which the last one had not been used.
+        idle: seconds for which the item evicted last had not been used.
     """
 
     class_id: int
@@ -518,8 +518,8 @@ class HttpStats:
     """Connections to the HTTP port that were closed for want of room.
 
     Attributes:
-        refused: new ones, as all others were being answered.
-        displaced: idle ones, to let others in.
+        refused: new connections, as all others were being answered.
+        displaced: idle connections, to make room for new ones.
     """
 
     refused: int
@@ -528,22 +528,22 @@ class HttpStats:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All of the server's figures that take no walk through its items.
+    """All of the server's figures that do not require a walk through its items.
 
     Attributes:
         build: as `memlite.core.build.running_build` returns it.
         general: the general statistics.
-        storage: those of the store; None for a proxy, which has none.
-        udp: those of datagrams.
+        storage: the figures of the store; None for a proxy, which has no store.
+        udp: the figures of datagrams.
         sample_interval: one in this many reads is measured, on average.
         commands: how long sampled commands took, by class of commands.
         operations: how long the store's operations took, by their name and outcome; `FSYNC` for
             those of a journal.
-        evicted: the size classes of which items were evicted.
-        troubles: why the server should get no requests now, in a few words each; empty if it
-            should.
-        http: those of connections to the HTTP port.
-        slow_commands: how many commands took long; None without a slow log.
+        evicted: the size classes from which items were evicted.
+        troubles: reasons not to send requests to the server now, in a few words each; empty if
+            there are none.
+        http: the figures of connections to the HTTP port.
+        slow_commands: how many commands were slow; None without a slow log.
     """
 
     build: str

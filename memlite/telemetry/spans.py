@@ -1,4 +1,4 @@
-"""Spans: what a request, or a part of it, took, independent of any library."""
+"""Spans: the time taken by a request or a part of it, independent of any library."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
@@ -7,11 +7,11 @@ __all__ = ["Span", "SpanName"]
 
 
 class SpanName(NamedTuple):
-    """What identifies a span, as W3C Trace Context has it.
+    """The identifiers of a span, as in W3C Trace Context.
 
     Attributes:
-        trace: of the trace, 128 bits, not 0.
-        span: of the span in it, 64 bits, not 0.
+        trace: the id of the trace, 128 bits, not 0.
+        span: the id of the span in it, 64 bits, not 0.
     """
 
     trace: int
@@ -19,20 +19,20 @@ class SpanName(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A span that is over.
+    """A finished span.
 
     Attributes:
-        name: what was done.
-        itself: identifies it.
-        parent: the span in whose course it happened; None if there is none.
-        kind: ``server`` for what a client asked for, ``client`` for what somebody else was asked
-            for, ``internal`` for the rest.
+        name: the name of the operation.
+        itself: its identifiers.
+        parent: the span that it is part of; None if there is none.
+        kind: ``server`` for a client's request, ``client`` for a request to another service,
+            ``internal`` for anything else.
         start: unix time in nanoseconds.
         end: likewise.
-        attributes: what else is known of it, by names of OpenTelemetry's conventions where there
-            are some.
-        failure: what failed; empty if nothing did.
-        links: other spans for which it happened as well.
+        attributes: further attributes, named by OpenTelemetry's conventions where those have a
+            name.
+        failure: what failed; empty on success.
+        links: other spans that it was part of as well.
     """
 
     name: str

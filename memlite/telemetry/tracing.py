@@ -1,4 +1,4 @@
-"""Spans of sampled requests, and of what a store did in their course."""
+"""Spans of sampled requests, and of store operations in the course of those."""
 
 import os
 import time
@@ -30,12 +30,12 @@ class Request:
     """A sampled request under way.
 
     Args:
-        tracer: takes its span.
+        tracer: receives its span.
         name: the command.
-        parent: the client's span, if it is known.
+        parent: the client's span, if known.
         keys: how many keys it has.
         changes: whether it may change something.
-        measured: the class of commands in which it is measured; empty if it is not.
+        measured: the class of commands in which it is measured; empty if it is not measured.
 
     Attributes:
         itself: the name of its span.
@@ -72,7 +72,7 @@ class Request:
         self._began = time.perf_counter_ns()
 
     def carry_out(self, work: Callable[[], None]) -> None:
-        """Do some work, and have what the store does for it known as part of the request."""
+        """Do some work, and attribute the store's operations for it to the request."""
         token = _current.set(self)
         try:
             work()
@@ -80,7 +80,7 @@ class Request:
             _current.reset(token)
 
     def ready(self) -> None:
-        """Note that the reply is ready."""
+        """Record that the reply is ready."""
         self._took = time.perf_counter_ns() - self._began
         self.over = True
         self._tracer.forget(self)
@@ -117,14 +117,14 @@ class Request:
 class Tracer:
     """Makes spans of sampled requests.
 
-    The sampler decides which reads are measured; some of these, or all, are traced. So requests are
-    chosen in one place.
+    The sampler decides which reads are measured; some or all of these are traced, so that requests
+    are chosen in one place.
 
     Args:
-        take: takes spans that are over; any thread may call it.
-        share: which share of the measured reads is traced, up to 1.
+        take: receives finished spans; any thread may call it.
+        share: the share of the measured reads to trace, up to 1.
         store: the store, as spans name it.
-        exemplars: returns where to put what measured requests took; see
+        exemplars: returns the mapping for durations of measured requests; see
             `memlite.telemetry.sampling.Sampler`.
 
     Attributes:
@@ -145,7 +145,7 @@ class Tracer:
         self._open: set[Request] = set()
 
     def chooses(self) -> bool:
-        """Return whether to trace a read that is measured."""
+        """Return whether to trace a measured read."""
         return self._share >= 1 or _random.random() < self._share
 
     def begin(
@@ -163,18 +163,18 @@ class Tracer:
         return request
 
     def forget(self, request: Request) -> None:
-        """Forget a request: it is over, or was none."""
+        """Forget a request that is over, or turned out to be none."""
         self._open.discard(request)
 
     def measured(self, command_class: str, exemplar: Exemplar) -> None:
-        """Keep what a measured request took, in place of one before it."""
+        """Keep the duration of a measured request, in place of an earlier one."""
         of_class = self._exemplars().setdefault(command_class, {})
         of_class[bisect_right(DURATION_LIMITS, exemplar.nanoseconds)] = exemplar
 
     def operation(self, operation: str, outcome: str, nanoseconds: int) -> None:
-        """Take an operation of the store that is over; see `memlite.backends.Backend.measure`.
+        """Record a finished operation of the store; see `memlite.backends.Backend.measure`.
 
-        An fsync is for all changes that wait for it, whoever waits.
+        An fsync belongs to all changes that wait for it, of any client.
         """
         end = time.time_ns()
         start = end - nanoseconds

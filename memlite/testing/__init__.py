@@ -1,6 +1,6 @@
 """Servers, test doubles and test suites for programs that use memlite and for backends.
 
-A public API: `server` runs a server as a process; `pytest_plugin` has fixtures that do;
+A public API: `server` runs a server as a process; `pytest_plugin` has fixtures that do so;
 `backend_contract` is the test suite for backends, and `gcs_emulator` stands in for a bucket.
 """
 
@@ -13,7 +13,8 @@ __all__ = ["ServerProcess", "ServerStartError", "TlsFiles", "server"]
 
 
 def __getattr__(name: str) -> object:
-    # On demand: pytest imports this package for its plug-in even where no test needs a server.
+    # Imported on demand: pytest imports this package for its plug-in even if no test needs a
+    # server.
     if name in __all__:
         from memlite.testing import process
 

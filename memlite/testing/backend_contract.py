@@ -49,7 +49,7 @@ __all__ = ["COMMANDS", "BackendContract", "Client", "ModelMachine", "TestedServe
 
 START = 1_800_000_000.0
 MEGABYTE = 1024 * 1024
-# More than any limit in the way of a value: 16 MiB of writes held, 8 MiB of a near cache.
+# Larger than any limit that a value meets: 16 MiB of held writes, 8 MiB of a near cache.
 LARGE = 17 * MEGABYTE
 SECONDS = 60
 

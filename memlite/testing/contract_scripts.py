@@ -1,4 +1,4 @@
-"""What the contract of backends asks a server, and what it must answer."""
+"""The requests of the backend contract, and the replies that a server must give."""
 
 from collections.abc import Mapping, Sequence
 
@@ -133,4 +133,4 @@ COMMANDS: Mapping[str, Script] = {
         (b"md YSBi b\r\n", b"HD\r\n"),
     ],
 }  # fmt: skip
-"""Requests and the replies they must have, on a store that is empty."""
+"""Requests and the required replies, on an empty store."""

@@ -1,4 +1,4 @@
-"""A server as a process, for tests: ``with memlite.testing.server() as running``."""
+"""Runs a server as a process, for tests: ``with memlite.testing.server() as running``."""
 
 import contextlib
 import os
@@ -28,10 +28,10 @@ _POLL_SECONDS = 0.002
 
 
 class ServerStartError(StartError):
-    """A server process did not start. Its text ends with what the process has written.
+    """A server process did not start. The message ends with the output of the process.
 
     Attributes:
-        output: that alone.
+        output: only the output.
     """
 
     def __init__(self, text: str, output: str) -> None:
@@ -55,17 +55,17 @@ class TlsFiles(NamedTuple):
 
 @dataclass
 class ServerProcess:
-    """A server process; made by `server`.
+    """A server process; created by `server`.
 
     Attributes:
         process: the process.
-        folder: its temporary files; removed in the end.
+        folder: the directory of its temporary files; removed at the end.
         host: the address it listens on; empty for a UNIX socket.
         ports: its TCP ports.
-        udp_port: its UDP port; 0 if it takes no datagrams.
+        udp_port: its UDP port; 0 if it does not accept datagrams.
         http_port: the port of ``--http``; 0 without it.
         path: its UNIX socket; empty for TCP.
-        tls_files: the files of its TLS; None without TLS.
+        tls_files: its TLS files; None without TLS.
     """
 
     process: subprocess.Popen[bytes]
@@ -84,22 +84,22 @@ class ServerProcess:
 
     @property
     def address(self) -> tuple[str, int] | str:
-        """Where clients connect: host and port, or the path of a UNIX socket."""
+        """The address that clients connect to: host and port, or the path of a UNIX socket."""
         return self.path or (self.host, self.port)
 
     @property
     def log(self) -> Path:
-        """The file that takes its standard output and its standard error."""
+        """The file that receives its standard output and standard error."""
         return self.folder / "log"
 
     @property
     def output(self) -> str:
-        """What it has written so far."""
+        """Its output so far."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     @cached_property
     def tls(self) -> ssl.SSLContext | None:
-        """What clients need to connect; None without TLS. Does not check the host's name."""
+        """An SSL context for clients; None without TLS. It does not check the host name."""
         if self.tls_files is None:
             return None
         context = ssl.create_default_context(cafile=self.tls_files.ca or self.tls_files.cert)
@@ -110,7 +110,7 @@ class ServerProcess:
         """Return a new connection.
 
         Args:
-            timeout: of the socket, in seconds.
+            timeout: the socket's timeout, in seconds.
 
         Raises:
             OSError: the server does not accept it.
@@ -149,9 +149,9 @@ def start_process(
     """Start a program.
 
     Args:
-        line: its command line.
-        output: the file that takes its standard output and its standard error.
-        environment: all of its variables.
+        line: the command line.
+        output: the file that receives its standard output and standard error.
+        environment: all of its environment variables.
     """
     return subprocess.Popen(  # noqa: S603 - what the caller asked for
         line,
@@ -159,7 +159,7 @@ def start_process(
         stdout=output,
         stderr=output,
         env=environment,
-        # Out of reach of Ctrl-C: it must outlive the tests that use it.
+        # Shielded from Ctrl-C: it must outlive the tests that use it.
         start_new_session=True,
     )
 
@@ -185,38 +185,38 @@ def server(
         with memlite.testing.server("-m", "128", backend="file:///tmp/cache.json") as running:
             client = Client(running.address)
 
-    It runs with this interpreter, on any free port unless one is named. The caller's ``MEMLITE_*``
-    variables do not count, so that a test means the same everywhere.
+    It runs with this interpreter, on any free port unless one is given. The caller's ``MEMLITE_*``
+    variables are ignored, so that a test behaves the same everywhere.
 
     Args:
-        arguments: further ones for the command line.
+        arguments: further command-line arguments.
         host: the address to listen on.
         port: the TCP port; 0 for any free one.
-        unix_socket: a path to listen at instead; True for one among the temporary files.
-        tls: turns TLS on.
-        command: a program that understands memcached's options and is run instead of this
-            memlite, such as ``["memcached"]``.
-        environment: variables besides those of this process.
+        unix_socket: a path to listen at instead; True for a path among the temporary files.
+        tls: enables TLS.
+        command: a program with memcached's options to run instead of this memlite, such as
+            ``["memcached"]``.
+        environment: variables in addition to those of this process.
         start_timeout: seconds it may take to start.
         stop_timeout: seconds it may take to stop before it is killed.
-        start: what starts the process, such as `start_process`.
-        settings: those of `Config` by their names, as `memlite.serve` takes them.
+        start: starts the process, such as `start_process`.
+        settings: settings of `Config` by name, as for `memlite.serve`.
 
     Yields:
         The process, once it serves.
 
     Raises:
-        ConfigError: a setting is unknown, or of a wrong type.
-        ServerStartError: it did not start; the text shows what it wrote.
+        ConfigError: a setting is unknown, or has the wrong type.
+        ServerStartError: it did not start; the message shows its output.
     """
     if settings.get("daemon"):
         raise ConfigError("daemon: the process would leave, and could not be stopped")
     with _temporary_folder() as folder:
         if settings.get("user") or "-u" in arguments:
-            folder.chmod(0o777)  # that user writes the ports there
+            folder.chmod(0o777)  # the server's user writes the ports there
         path = str(folder / "socket") if unix_socket is True else os.fspath(unix_socket or "")
         line = list(command) if command else [sys.executable, "-P", "-m", "memlite"]
-        # Those of memcached, too: hence no long options, and -1 for any port.
+        # Options that memcached also accepts: hence no long options, and -1 for any port.
         line += ["-s", path] if path else ["-l", host, "-p", str(port or -1)]
         if tls is not None:
             line += [
@@ -230,7 +230,7 @@ def server(
             process = start(line, output, _environment(ports, environment or {}))
         running = ServerProcess(process, folder, "" if path else host, path=path, tls_files=tls)
         try:
-            # A foreign server may write no file when it listens at a path.
+            # Another server may not write a port file when it listens at a path.
             _wait_until_ready(running, None if command and path else ports, start_timeout)
             if not path:
                 text = ports.read_text(encoding="utf-8")
@@ -247,11 +247,11 @@ def _wait_until_ready(running: ServerProcess, ports: Path | None, timeout: float
 
     Args:
         running: the process.
-        ports: the file it writes then; None to try connecting instead.
+        ports: the file it writes when ready; None to try connecting instead.
         timeout: seconds.
 
     Raises:
-        ServerStartError: it ended, or the time is over.
+        ServerStartError: it ended, or the timeout has expired.
     """
     began = time.monotonic()
     while not (_accepts(running) if ports is None else ports.exists()):
@@ -261,7 +261,7 @@ def _wait_until_ready(running: ServerProcess, ports: Path | None, timeout: float
         waited = time.monotonic() - began
         if waited > timeout:
             raise ServerStartError(f"{name}: did not start in {timeout:g} s", running.output)
-        # On a busy machine a start takes long, and looking often makes it longer.
+        # On a busy machine, startup is slow, and frequent polling makes it slower.
         time.sleep(max(_POLL_SECONDS, waited / 20))
 
 
@@ -277,7 +277,7 @@ def _environment(ports: Path, further: Mapping[str, str]) -> dict[str, str]:
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("MEMLITE_")
     }
-    # The caller's memlite, which may be that of a checkout and not installed.
+    # The caller's memlite, which may be a checkout that is not installed.
     root = Path(__file__).parents[2]
     if root.name not in ("site-packages", "dist-packages"):
         before = environment.get("PYTHONPATH")

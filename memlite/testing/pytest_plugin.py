@@ -4,7 +4,7 @@
 server, emptied before each test, with a client. ``docs/how-to/test-against-memlite.md`` is about
 them.
 
-Every run of pytest imports this module: what the fixtures need is imported when they are used.
+Every run of pytest imports this module, so the fixtures import their dependencies on use.
 """
 
 import shlex
@@ -44,12 +44,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class Memlite:
-    """A server for one test, which found it empty.
+    """A server for one test, empty at its start.
 
     Attributes:
         host: its host.
         port: its TCP port.
-        tls: what clients need to connect; None without TLS.
+        tls: an SSL context for clients; None without TLS.
     """
 
     def __init__(self, server: "ServerProcess") -> None:
@@ -67,9 +67,9 @@ class Memlite:
 
     @property
     def client(self) -> Any:
-        """A `pymemcache.client.base.Client`, made when it is first asked for.
+        """A `pymemcache.client.base.Client`, created on first use.
 
-        It waits for the reply to each command, as other connections must see what it wrote.
+        It waits for the reply to each command, as other connections must see its writes.
         """
         if self._client is None:
             try:
@@ -91,7 +91,7 @@ class Memlite:
         self._advanced += seconds
 
     def close(self) -> None:
-        """Close the client, and set the clock right."""
+        """Close the client, and reset the clock."""
         if self._client is not None:
             self._client.close()
         if self._advanced:

@@ -1,7 +1,8 @@
-"""``memlite top``: what servers do, in a terminal.
+"""``memlite top``: the activity of servers, in a terminal.
 
-Everything shown comes from ``stats``, so that it works with any memcached. `readings` turns two
-replies into rates, `table` those into cells, without I/O; `servers` asks, `screen` draws.
+All figures come from ``stats``, so it works with any memcached. `readings` turns two replies into
+rates, and `table` turns rates into cells, both without I/O; `servers` sends the requests, and
+`screen` draws.
 """
 
 __all__: list[str] = []

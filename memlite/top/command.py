@@ -24,7 +24,7 @@ _REPLY_BYTES: Final = 1024 * 1024
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Show what servers do.
+    """Show the activity of servers.
 
     Args:
         arguments: the command line after the subcommand's name.
@@ -33,13 +33,13 @@ def main(arguments: Sequence[str]) -> int:
         The exit code: 0; 1 if one table was asked for, and no server answered.
 
     Raises:
-        ConfigError: an argument is wrong.
+        ConfigError: an argument is invalid.
     """
     options = parse(arguments)
     if options is None:
         return 0
     opener = _opener(options)
-    from rich.console import Console  # after the arguments are known to be right
+    from rich.console import Console  # only once the arguments are known to be valid
 
     console = Console(highlight=False)
     signals.unblock()
@@ -73,7 +73,7 @@ async def _run(options: Options, opener: Opener, interactive: bool) -> int:
 
 
 def _end_by_signals() -> None:
-    """Have SIGINT and SIGTERM end the program as ``q`` does, which restores the terminal."""
+    """End the program on SIGINT, SIGTERM and SIGHUP like ``q`` does, restoring the terminal."""
     task = asyncio.current_task()
     loop = asyncio.get_running_loop()
     if task is not None:
@@ -82,10 +82,10 @@ def _end_by_signals() -> None:
 
 
 def _opener(options: Options) -> Opener:
-    """Return what opens connections.
+    """Return the function that opens connections.
 
     Raises:
-        ConfigError: an option about passwords or TLS is wrong.
+        ConfigError: an option for passwords or TLS is invalid.
     """
     parsed = options.parsed
     login = read_login(_PREFIX, parsed.user, parsed.password_file, PASSWORD_VARIABLE, os.environ)

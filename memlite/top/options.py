@@ -43,13 +43,13 @@ class Options:
     """The options and arguments of the command line.
 
     Attributes:
-        addresses: of the servers.
+        addresses: the servers' addresses.
         interval: seconds between two readings.
-        once: whether to show one table and end.
+        once: whether to show one table and exit.
         json: whether to write it as JSON.
         discovers: whether to show the nodes that a server lists in place of the server.
         timeout: seconds within which a server must answer.
-        parsed: those about passwords and TLS.
+        parsed: the options for passwords and TLS.
     """
 
     addresses: tuple[Address, ...]
@@ -70,7 +70,7 @@ def parse(arguments: Sequence[str]) -> Options | None:
     """Parse the command line; return None if it asks for help, which is printed.
 
     Raises:
-        ConfigError: the command line is wrong.
+        ConfigError: the command line is invalid.
     """
     try:
         found = command_line().parse_args(arguments)

@@ -1,4 +1,4 @@
-"""What two readings of a server's statistics say of the time between them."""
+"""Figures computed from two readings of a server's statistics."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -13,10 +13,10 @@ _OPERATIONS = (
 
 @dataclass(frozen=True, slots=True)
 class HotKey:
-    """A key that is often asked for.
+    """A frequently requested key.
 
     Attributes:
-        key: as the server shows it: URI encoded.
+        key: the key as the server shows it, URI-encoded.
         per_second: the estimated rate of requests for it.
         percent: its share of the server's requests.
     """
@@ -31,10 +31,10 @@ class Reading:
     """A server's statistics at one moment.
 
     Attributes:
-        at: when they were read, in seconds; only differences mean anything.
+        at: when they were read, in seconds; only differences are meaningful.
         stats: ``stats``, by name.
         latency: ``stats latency``; empty if the server has no such group.
-        hot_keys: the keys most often asked for; none if the server does not say.
+        hot_keys: the most frequently requested keys; empty if the server does not report them.
     """
 
     at: float
@@ -45,22 +45,22 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is shown of a server, or of all.
+    """The figures shown for a server, or for all servers.
 
-    Rates are per second, and sizes in bytes. What is not known is None.
+    Rates are per second, and sizes in bytes. Unknown figures are None.
 
     Attributes:
         operations: operations on keys; a get of several keys counts as several.
-        gets: keys asked for.
+        gets: keys requested.
         sets: values sent.
         hits: keys found.
         latency: the 99th percentile of the time that a get takes the server, in seconds, since its
             start.
-        memory: what items take.
-        memory_limit: what they may take.
-        items: how many there are.
+        memory: memory used by items.
+        memory_limit: memory that items may use.
+        items: the number of items.
         evictions: items evicted.
-        connections: open ones.
+        connections: open connections.
     """
 
     operations: float | None = None
@@ -76,28 +76,28 @@ class Figures:
 
     @property
     def hit_ratio(self) -> float | None:
-        """Keys found among those asked for, 0 to 1."""
+        """The share of requested keys that were found, 0 to 1."""
         return self.hits / self.gets if self.hits is not None and self.gets else None
 
     @property
     def memory_share(self) -> float | None:
-        """What items take of what they may take."""
+        """The share of the memory limit that items use."""
         if self.memory is None or not self.memory_limit:
             return None
         return self.memory / self.memory_limit
 
 
-# Counters end at 2**64; what is larger would not fit into a column.
+# Counters end at 2**64; larger values would not fit into a column.
 _LARGEST = 1e20
 _NAMES = tuple(field.name for field in fields(Figures) if field.name != "latency")
 
 
 def figures(before: Reading | None, now: Reading) -> Figures:
-    """Return what is known of a server.
+    """Return the figures of a server.
 
     Args:
-        before: an earlier reading; None if there is none, so that rates are not known.
-        now: the last one.
+        before: an earlier reading; None if there is none, which leaves rates unknown.
+        now: the latest reading.
     """
     values = numbers(now.stats)
     earlier = None if before is None or _restarted(before, now) else before
@@ -124,7 +124,7 @@ def totals(found: Sequence[Figures]) -> Figures:
 
 
 def numbers(stats: Mapping[str, str]) -> dict[str, float]:
-    """Return the statistics that are numbers."""
+    """Return the numeric statistics."""
     found = {}
     for name, text in stats.items():
         number = _number(text)
@@ -134,7 +134,7 @@ def numbers(stats: Mapping[str, str]) -> dict[str, float]:
 
 
 def _number(text: str) -> float | None:
-    """Return a number that can be shown: not negative, infinite or none at all (NaN)."""
+    """Return a number that can be shown: not negative, infinite or NaN; else None."""
     try:
         number = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What ``memlite top --json`` writes."""
+"""The output of ``memlite top --json``."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ __all__ = ["as_json"]
 
 
 def as_json(rows: Sequence[Row]) -> dict[str, object]:
-    """Return the figures of servers and of all together; what is not known is None."""
+    """Return the figures of each server and the totals; unknown figures are None."""
     up = [row.figures for row in rows if not row.trouble]
     return {"servers": [_server(row) for row in rows], "total": _figures(totals(up))}
 

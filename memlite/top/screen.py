@@ -1,4 +1,4 @@
-"""The view on a terminal: what keys do, and how the table is drawn."""
+"""The view on a terminal: the effect of keys, and the drawing of the table."""
 
 import asyncio
 import contextlib
@@ -30,14 +30,14 @@ _ESCAPES: Final = {b"\x1b[C": b">", b"\x1b[D": b"<", b"\x1bOC": b">", b"\x1bOD":
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What keys have changed.
+    """The settings that keys change.
 
     Attributes:
         letter: the column by which servers are sorted.
-        reverse: whether the other way round.
-        paused: whether the table stays as it is.
+        reverse: whether the order is reversed.
+        paused: whether the table is not updated.
         interval: seconds between two readings.
-        over: whether to end.
+        over: whether to exit.
     """
 
     letter: str = COLUMNS[0].letter
@@ -71,13 +71,13 @@ class View:
 
 
 def render(rows: Sequence[Row], view: View, width: int, height: int, clock: str) -> Group:
-    """Return what is shown, as wide and high as the terminal at most.
+    """Return the output, no wider or higher than the terminal.
 
     Args:
         rows: the servers.
-        view: what keys have changed.
-        width: of the terminal.
-        height: of the terminal; 0 for no limit.
+        view: the settings that keys change.
+        width: the terminal's width.
+        height: the terminal's height; 0 for no limit.
         clock: the time of day.
     """
     state = "paused" if view.paused else f"every {view.interval:g} s"
@@ -100,12 +100,12 @@ def render(rows: Sequence[Row], view: View, width: int, height: int, clock: str)
 
 
 def _plain(text: str) -> str:
-    """Return a text without what a terminal would obey: servers choose parts of it."""
+    """Return a text without terminal control characters: parts of it come from servers."""
     return "".join(one if one.isprintable() else "?" for one in text)
 
 
 async def show_once(servers: Servers, console: Console, interval: float) -> list[Row]:
-    """Read twice, for the rates, and show the table; return what was shown."""
+    """Read twice, for the rates, and show the table; return the rows shown."""
     await servers.read_twice(interval)
     rows = servers.rows()
     console.print(render(rows, View(interval=interval), console.width, 0, _clock()))
@@ -118,7 +118,7 @@ async def watch(servers: Servers, console: Console, interval: float) -> None:
     Args:
         servers: the servers.
         console: the terminal.
-        interval: seconds between two readings, at first.
+        interval: the initial seconds between two readings.
     """
     await _Screen(servers, console, View(interval=interval)).run()
 
@@ -155,7 +155,7 @@ class _Screen:
             now = loop.time()
             if now >= due and not self._view.paused:
                 self._servers.begin()
-                # What was read in the last interval; the first answers come at once.
+                # Show the last interval's readings; the first answers arrive at once.
                 due = now + (self._view.interval if due else min(0.3, self._view.interval))
                 self._rows, self._clock = self._servers.rows(), _clock()
             size = self._console.size
@@ -173,7 +173,7 @@ class _Screen:
 
     def _pressed(self, number: int) -> None:
         data = os.read(number, 64)
-        if not data:  # the terminal is gone
+        if not data:  # the terminal was closed
             self._view = replace(self._view, over=True)
         for escape, key in _ESCAPES.items():
             data = data.replace(escape, key)
@@ -184,7 +184,7 @@ class _Screen:
 
 @contextlib.contextmanager
 def _keys_unbuffered() -> Iterator[int]:
-    """Have keys arrive at once, and unseen; what was before comes back."""
+    """Deliver keys at once and without echo; restore the terminal's settings at the end."""
     number = 0
     before = termios.tcgetattr(number)
     try:

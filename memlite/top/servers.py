@@ -1,4 +1,4 @@
-"""Asking servers for their statistics, each by itself, so that one that hangs holds up no other."""
+"""Reading of servers' statistics, each independently, so that a hung server delays no other."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ class Servers:
     """The servers that were named, or the nodes that they list.
 
     Args:
-        addresses: those that were named.
+        addresses: the addresses of the named servers.
         connect: opens a connection.
         discovers: whether to show the nodes that a server lists in place of the server.
         timeout: seconds within which a server must answer.
@@ -45,17 +45,17 @@ class Servers:
         self._timeout = timeout
 
     def rows(self) -> list[Row]:
-        """Return what is known now."""
+        """Return the current rows of the table."""
         return [server.row() for server in self._shown()]
 
     async def read(self) -> None:
-        """Ask all servers; return when each of them has answered or has failed to."""
+        """Query all servers; return when each of them has answered or failed."""
         await asyncio.gather(*(server.read() for server in self._named))
         self._follow()
         await asyncio.gather(*(server.read() for server in self._nodes.values()))
 
     async def read_twice(self, interval: float) -> None:
-        """Do so twice, which rates need.
+        """Query all servers twice, as needed for rates.
 
         Args:
             interval: the pause in seconds.
@@ -65,14 +65,14 @@ class Servers:
         await self.read()
 
     def begin(self) -> None:
-        """Ask all servers that are not being asked already, in the background."""
+        """Query all servers that are not already being queried, in the background."""
         self._follow()
         for server in (*self._named, *self._nodes.values()):
             if server.asking is None or server.asking.done():
                 server.asking = asyncio.ensure_future(server.read())
 
     def _follow(self) -> None:
-        """Have the nodes that are listed now."""
+        """Update the nodes to the ones that are listed now."""
         listed = {node for server in self._named for node in server.nodes}
         for address in self._nodes.keys() - listed:
             self._nodes.pop(address).end()
@@ -95,8 +95,8 @@ class _Server:
 
     Attributes:
         address: where it listens.
-        asking: the task that asks it, or has; None if it was not asked yet.
-        nodes: those that it lists; then it is not shown itself.
+        asking: the current or last task that queries it; None if there was none yet.
+        nodes: the nodes that it lists; if there are any, it is not shown itself.
     """
 
     def __init__(
@@ -109,8 +109,8 @@ class _Server:
         self._timeout = timeout
         self._discovers = discovers
         self._connection: Connection | None = None
-        self._refused: set[bytes] = set()  # what it does not have
-        self._refusal = ""  # the last one
+        self._refused: set[bytes] = set()  # requests it does not support
+        self._refusal = ""  # the last error
         self._before: Reading | None = None
         self._now: Reading | None = None
         self._trouble = _FIRST
@@ -156,7 +156,7 @@ class _Server:
         self._trouble = ""
 
     async def _has_nodes(self, connection: Connection) -> bool:
-        """Look for the nodes that the server lists; a server that once had none is not asked."""
+        """Look for the nodes that the server lists; do not ask a server that once had none."""
         request = b"config get cluster"
         if request in self._refused:
             return False

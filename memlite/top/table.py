@@ -21,7 +21,7 @@ class Row:
 
     Attributes:
         name: its address.
-        figures: what is known of it.
+        figures: its figures.
         trouble: why it does not answer; empty if it does.
         hot_keys: its hottest keys.
     """
@@ -38,9 +38,9 @@ class Column:
 
     Attributes:
         letter: the key that sorts by it.
-        title: what it is, in as many characters as `width` at most.
-        width: characters.
-        value: returns its figure; None if that is not known.
+        title: the title, of at most `width` characters.
+        width: width in characters.
+        value: returns its figure; None if unknown.
         text: returns a figure as text.
     """
 
@@ -57,7 +57,7 @@ class Line:
 
     Attributes:
         kind: ``title``, ``server``, ``down`` or ``total``.
-        text: as wide as the table.
+        text: the text, as wide as the table.
     """
 
     kind: str
@@ -65,7 +65,7 @@ class Line:
 
 
 def short(value: float, step: int = 1000, units: str = " kMGTP") -> str:
-    """Return a number in five characters at most: 999, 1.23k, 12.3k, 123M."""
+    """Return a number in at most five characters: 999, 1.23k, 12.3k, 123M."""
     unit = 0
     while value >= 999.5 and unit < len(units) - 1:
         value /= step
@@ -77,18 +77,18 @@ def short(value: float, step: int = 1000, units: str = " kMGTP") -> str:
 
 
 def size(value: float) -> str:
-    """Return a number of bytes in five characters at most."""
+    """Return a number of bytes in at most five characters."""
     return short(value, 1024, " KMGTP")
 
 
 def percent(value: float) -> str:
-    """Return a share, as whole percent except close to 100."""
+    """Return a share as a percentage, whole except close to 100."""
     shown = 100 * value
     return f"{shown:.1f}%" if 99 <= shown < 99.95 else f"{shown:.0f}%"
 
 
 def seconds(value: float) -> str:
-    """Return a time in six characters at most."""
+    """Return a time in at most six characters."""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         scaled = value * factor
         if scaled >= 1 or unit == "µs":
@@ -114,12 +114,12 @@ _WIDTH: Final = sum(column.width + 1 for column in COLUMNS)
 
 
 def ordered(rows: Sequence[Row], letter: str, *, reverse: bool = False) -> list[Row]:
-    """Return rows by a column, the highest first, or by name; those that are down come last.
+    """Return rows sorted by a column, highest first, or by name; servers that are down come last.
 
     Args:
         rows: the rows.
         letter: `Column.letter`, or `NAME`.
-        reverse: whether to turn the order around.
+        reverse: whether to reverse the order.
     """
     up = sorted((row for row in rows if not row.trouble), key=lambda row: row.name)
     down = sorted((row for row in rows if row.trouble), key=lambda row: row.name)
@@ -140,8 +140,8 @@ def lines(rows: Sequence[Row], width: int, letter: str = "") -> Iterator[Line]:
     """Yield the lines of the table: titles, servers, and totals if there are several.
 
     Args:
-        rows: in their order.
-        width: characters; the table is at least 72 wide.
+        rows: the servers, in order.
+        width: width in characters; the table is at least 72 wide.
         letter: the column by which they are sorted, which is marked.
     """
     name_width = max(_LEAST_NAME, width - _WIDTH)
@@ -162,8 +162,8 @@ def hot_key_lines(rows: Sequence[Row], width: int, most: int) -> Iterator[str]:
 
     Args:
         rows: the servers.
-        width: characters.
-        most: how many.
+        width: width in characters.
+        most: the maximum number of lines.
     """
     found = [(hot, row.name) for row in rows if not row.trouble for hot in row.hot_keys]
     found.sort(key=lambda one: -one[0].per_second)
@@ -193,7 +193,7 @@ def _line(name: str, name_width: int, cells: Sequence[str]) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    """Return a text without its middle, if it is too long."""
+    """Shorten a text that is too long, by omitting its middle."""
     if len(text) <= width:
         return text
     end = (width - 1) // 2

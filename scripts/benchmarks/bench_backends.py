@@ -56,7 +56,7 @@ class NaiveBackend(Backend):
         self._version = 0
 
     async def get(self, key: bytes) -> Record | None:
-        """Return what the dict has."""
+        """Return the record in the dict."""
         return self.records.get(key)
 
     async def put(self, record: Record, replacing: Versioned | Anything | None = ANY) -> int:
@@ -94,7 +94,7 @@ class NaiveBackend(Backend):
         self.records.clear()
 
     async def scan(self) -> AsyncIterator[Record]:
-        """Yield what the dict has."""
+        """Yield the records in the dict."""
         for record in self.records.values():
             yield record
 

@@ -221,7 +221,7 @@ class Synchronous(Way):
 
 
 def available(ways: Sequence[Way]) -> list[Way]:
-    """Return those whose package is installed, and report the others."""
+    """Return the ways whose package is installed, and report the others."""
     found = []
     for way in ways:
         try:

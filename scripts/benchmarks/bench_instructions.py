@@ -1,8 +1,9 @@
 """Count the instructions of each command with valgrind, those of memlite or those of a memcached.
 
 Counts from received bytes to the reply, without sockets, kernel, event loop and garbage collector;
-no read is sampled. A peer is counted as a whole, but without the kernel. What else the machine does
-hardly matters. To count an older version, set PYTHONPATH to its checkout. Python needs its symbols.
+no read is sampled. For a peer, the whole process is counted, without the kernel. Other load on the
+machine hardly matters. To count an older version, set PYTHONPATH to its checkout. Python needs its
+symbols.
 """
 
 import argparse
@@ -25,7 +26,7 @@ _KEYS: Final = [b"key%017d" % number for number in range(192)]
 _PER_WRITE: Final = (1, 16, 64)
 _VALUE: Final = b"v" * 100
 _FAR: Final = 10**8  # reads until one is sampled
-_SETTLED: Final = 0.3  # seconds without a reply after which a peer has answered everything
+_SETTLED: Final = 0.3  # seconds of silence after which a peer counts as done
 # The files that a peer may open. valgrind takes twelve of them, and refuses any other limit.
 _FILES: Final = 1024
 _VALGRIND: Final = ("valgrind", "--tool=callgrind")
@@ -62,7 +63,7 @@ _DELETE: Final = _each(b"delete K\r\n")
 _PACKET_SET: Final = _packets(1, bytes(8), _VALUE)
 _PACKET_DELETE: Final = _packets(4)
 
-# Commands that find the same when they are sent again; the first time is dearer.
+# Commands that have the same effect when repeated; the first time is more expensive.
 _REPEATABLE: Final = frozenset({
     "get, hit", "get, miss", "get of 10 keys, hits", "get of 10 keys, misses",
     "get of 100 keys, hits", "gets", "gets, miss", "set", "set with an expiry", "add, not stored",
@@ -72,7 +73,7 @@ _REPEATABLE: Final = frozenset({
     "binary delete, miss", "binary touch",
 })  # fmt: skip
 
-# For each command: what is sent before, what is counted.
+# For each command: the preparation, and the requests that are counted.
 CELLS: Final[dict[str, tuple[list[bytes], list[bytes]]]] = {
     "get, hit": (_SET, _each(b"get K\r\n")),
     "get, miss": ([], _each(b"get K\r\n")),
@@ -133,7 +134,7 @@ CELLS: Final[dict[str, tuple[list[bytes], list[bytes]]]] = {
 
 
 class _Loop:
-    """Stands in for an event loop: calls what is due when it is asked to."""
+    """Stands in for an event loop: runs due callbacks on demand."""
 
     def __init__(self) -> None:
         self._due: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
@@ -180,7 +181,7 @@ def _together(commands: list[bytes], count: int) -> list[bytes]:
 
 
 def _worker() -> Any:
-    """Return one of two workers on a table in shared memory, which has it for itself."""
+    """Return one of two workers on a table in shared memory, of which it is the only user."""
     from memlite.config import MEGABYTE, Config
     from memlite.core.clock import Clock
     from memlite.memory.shared import Mapping
@@ -197,7 +198,7 @@ def _worker() -> Any:
 
 
 def _carry_out(names: Sequence[str], *, shared: bool) -> None:
-    """Carry out commands, with a call of `getppid` before and after what is to be counted."""
+    """Carry out commands, with a call of `getppid` before and after the counted part."""
     from memlite.config import Config
     from memlite.server.server import Server
 
@@ -213,7 +214,7 @@ def _carry_out(names: Sequence[str], *, shared: bool) -> None:
             connection = server.connect()
             transport: Any = _Nowhere()
             connection.connection_made(transport)
-            received = connection.data_received  # as a transport keeps it
+            received = connection.data_received  # bound once, as in a transport
             for read in (*before, _first(commands)):
                 received(read)
                 loop.run()
@@ -245,7 +246,7 @@ def count(
 ) -> dict[str, list[float]]:
     """Return instructions per command by name, for each number of commands in a write."""
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    if in_python:  # before anything is imported, which a module in C might be
+    if in_python:  # must precede any import of a module in C
         environment["MEMLITE_NO_EXTENSIONS"] = "1"
     with tempfile.TemporaryDirectory() as folder:
         command = [
@@ -280,7 +281,7 @@ def _connect(port: int) -> socket.socket:
 
 
 def _send(link: socket.socket, commands: list[bytes], per_write: int) -> None:
-    """Send commands, each write once the reply to the one before comes, and take all replies."""
+    """Send commands, each write after the reply to the previous one, and read all replies."""
     for write in _together(commands, per_write):
         link.sendall(write)
         if not link.recv(1 << 20):
@@ -294,7 +295,7 @@ def _send(link: socket.socket, commands: list[bytes], per_write: int) -> None:
 
 
 def count_peer(names: Sequence[str], path: str) -> dict[str, list[float]]:
-    """Return the same for a memcached, which is counted as a whole."""
+    """Return the same for a memcached, whose whole process is counted."""
     found: dict[str, list[float]] = {}
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

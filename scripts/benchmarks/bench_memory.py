@@ -151,7 +151,7 @@ def _until(wire: Wire, connections: int) -> None:
     """Wait until the server has accepted all of them.
 
     Raises:
-        BenchError: it has not after 10 seconds.
+        BenchError: it has not done so after 10 seconds.
     """
     deadline = time.monotonic() + 10
     while (there := int(wire.stats()["curr_connections"])) < connections:

@@ -37,7 +37,7 @@ from harness.scenarios import Cost, Measurement, Scenario, Setting, costs, measu
 
 _MEGABYTES: Final = 1024  # of a node: no item is evicted
 
-_COMMANDS_SECONDS: Final = 0.1  # of --seconds: there are so many of them
+_COMMANDS_SECONDS: Final = 0.1  # of --seconds, because there are many of them
 
 Rows = list[dict[str, Any]]
 
@@ -47,12 +47,12 @@ class Load:
     """A kind of load on a proxy.
 
     Attributes:
-        requests: what is asked.
-        connections: of the load generator.
-        nodes: behind the proxy.
-        stored: whether the keys are stored first; otherwise all gets miss.
-        stored_keys: how many of them are stored; 0 for all.
-        options: further ones for the load generator.
+        requests: the requests.
+        connections: number of connections of the load generator.
+        nodes: number of nodes behind the proxy.
+        stored: whether to store the keys first; otherwise all gets miss.
+        stored_keys: how many of them to store; 0 for all.
+        options: further options of the load generator.
     """
 
     requests: Scenario
@@ -64,7 +64,7 @@ class Load:
 
     @property
     def meta(self) -> bool:
-        """Whether requests are of the meta protocol, which nutcracker does not know."""
+        """Whether requests use the meta protocol, which nutcracker does not support."""
         return "--meta" in self.options
 
 
@@ -111,13 +111,13 @@ def _commands() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What is measured, and how.
+    """A benchmark: the programs and the settings.
 
     Attributes:
         proxies: nutcracker first.
         node: the program of the nodes.
         setting: the common settings.
-        folder: for the proxies' files.
+        folder: the folder for the proxies' files.
     """
 
     proxies: Sequence[Proxy]
@@ -141,7 +141,7 @@ class Bench:
                 if one.name != PEER or not asked.meta
             }
             if asked.stored:
-                # Through each, as they may place keys on other nodes.
+                # Through each proxy, as they may place keys on different nodes.
                 for server in servers.values():
                     stored = [f"--keys={asked.stored_keys}"] if asked.stored_keys else []
                     load(setting.loadgen, server.port, other_core, [*common, *stored, "--prefill"])

@@ -25,9 +25,9 @@ from pathlib import Path
 
 from harness.proxies import nutcracker
 
-_KEYS = 300  # at least, and one for each connection
+_KEYS = 300  # at least, and at least one per connection
 _PASSES = 10  # over all keys, while instructions are counted
-_IDLE = 2.0  # seconds in which to count what a proxy does without requests
+_IDLE = 2.0  # seconds of counting a proxy without requests
 _PIPELINE = 100
 _SECONDS = 300.0  # for a proxy under callgrind to start
 _WRITES = re.compile(r"(?:__|__GI_|__GI___|__libc_)?(?:write|writev|send|sendto|sendmsg)")
@@ -36,13 +36,13 @@ _READS = re.compile(r"(?:__|__GI_|__GI___|__libc_)?(?:read|readv|recv|recvfrom|r
 
 @dataclass(frozen=True)
 class Cost:
-    """What a proxy does for a get of one key, which it has been asked for before.
+    """The cost of a get of one key through a proxy that has seen the key before.
 
     Attributes:
-        instructions: in user space, with all that was done meanwhile. Under callgrind that is a
-            multiple of what it is otherwise, so this is an upper bound.
-        without_timers: those without `each_second`. A lower bound: with much to do, timers of a
-            proxy end less often.
+        instructions: instructions in user space, including background work. Under callgrind there
+            is several times as much of that as otherwise, so this is an upper bound.
+        without_timers: the same without `each_second`. This is a lower bound: timers of a busy
+            proxy expire less often.
         writes: calls that write to a node.
         reads: calls that read from a node.
         each_second: instructions per second without requests.
@@ -115,9 +115,9 @@ def _proxy(nodes: str, port: int) -> list[str]:
 
 
 def _get_all(pid: int, socks: Sequence[socket.socket], keys: Sequence[bytes]) -> None:
-    """Get each key once, as many at a time as there are connections.
+    """Get each key once, with one request per connection at a time.
 
-    The proxy stands still meanwhile: what is asked at a time arrives together, at any load.
+    The proxy is stopped while requests are sent: so they arrive together, whatever the load.
     """
     for at in range(0, len(keys), len(socks)):
         some = list(zip(socks, keys[at : at + len(socks)], strict=False))
@@ -157,12 +157,12 @@ def _number(calls: Counter[str], of: re.Pattern[str]) -> int:
 
 
 def cost(nodes: int, memcached: str, connections: int, peer: str | None = None) -> Cost:
-    """Return what a proxy does for a get.
+    """Measure a get through a proxy.
 
     Args:
-        nodes: how many there are.
-        memcached: their program.
-        connections: of clients, which ask at the same time.
+        nodes: number of nodes.
+        memcached: the program of the nodes.
+        connections: number of client connections, which send requests at the same time.
         peer: the program of twemproxy, to measure it instead.
     """
     keys = [b"key:%d" % number for number in range(max(_KEYS, connections))]
@@ -170,7 +170,7 @@ def cost(nodes: int, memcached: str, connections: int, peer: str | None = None) 
         out = Path(folder) / "callgrind"
         port = _free_port()
         valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"]
-        valgrind.append("--instr-atstart=no")  # it starts in a fraction of the time
+        valgrind.append("--instr-atstart=no")  # start-up takes a fraction of the time
         command = _proxy(addresses, port)
         if peer:
             command = nutcracker(peer).command(port, addresses.split(","), Path(folder))
@@ -186,7 +186,7 @@ def cost(nodes: int, memcached: str, connections: int, peer: str | None = None) 
             _control("-z", process.pid)
             began = time.monotonic()
             time.sleep(_IDLE)
-            _control("-d", process.pid)  # which begins at zero again
+            _control("-d", process.pid)  # resets the counts to zero
             idle = time.monotonic() - began
             began = time.monotonic()
             for _ in range(_PASSES):
@@ -204,7 +204,7 @@ def cost(nodes: int, memcached: str, connections: int, peer: str | None = None) 
 
 
 def resident_mib(keys: int, memcached: str) -> float:
-    """Return a proxy's memory after gets of so many different keys."""
+    """Return a proxy's memory after gets of this number of different keys."""
     with _nodes(3, memcached) as addresses:
         port = _free_port()
         with _process(_proxy(addresses, port)) as process:
@@ -221,7 +221,7 @@ def resident_mib(keys: int, memcached: str) -> float:
 
 
 def _table(title: str, setups: Sequence[tuple[int, int]], memcached: str, peer: str | None) -> None:
-    """Measure a proxy in front of so many nodes, each with so many connections, and print it."""
+    """Measure and print a proxy's cost for each pair of node and connection counts."""
     print(f"{title}: nodes, connections, instructions from, to, writes, reads, each second")
     for nodes, connections in setups:
         found = cost(nodes, memcached, connections, peer)
@@ -233,7 +233,7 @@ def _table(title: str, setups: Sequence[tuple[int, int]], memcached: str, peer: 
 
 
 def main() -> int:
-    """Measure, and print what was found."""
+    """Measure, and print the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--nodes", default="3,10,30,100", help="(default: %(default)s)")
     parser.add_argument("--keys", default="10000,100000,1000000", help="(default: %(default)s)")

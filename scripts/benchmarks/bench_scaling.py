@@ -33,11 +33,11 @@ _MEGABYTES: Final = 4096
 
 @dataclass
 class Second:
-    """What clients saw in one second.
+    """The results that clients saw in one second.
 
     Attributes:
-        gets: how many gets were answered.
-        hits: how many of them found their key.
+        gets: number of gets answered.
+        hits: how many of them were hits.
         errors: requests that were answered with an error.
         times: response times in seconds, from when the requests were due.
     """
@@ -59,10 +59,10 @@ class Step:
     """A move of keys.
 
     Attributes:
-        name: what was done.
+        name: the action.
         began: seconds after the start of the measurement.
-        ended: the same.
-        items: how many items moved.
+        ended: the same, for its end.
+        items: number of items moved.
     """
 
     name: str
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def _cluster(options: argparse.Namespace) -> Iterator[tuple[str, int, list[str]]]:
-    """Run a store, five nodes and a proxy; yield what is needed to use and extend the cluster."""
+    """Run a store, five nodes and a proxy; yield the store's URL, the port and further nodes."""
     command = None
     if options.memcached:
         command = [options.memcached, "-U", "0", *(["-u", "root"] if os.geteuid() == 0 else [])]
@@ -176,7 +176,7 @@ async def _load(
     began: float,
     seconds: list[Second],
 ) -> None:
-    """Send requests as they are due: nine gets for each set, of keys at random."""
+    """Send requests when they are due: nine gets for each set, of random keys."""
     draw = random.Random(1)
     interval = 1 / options.rate
     number = 0

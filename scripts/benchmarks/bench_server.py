@@ -34,8 +34,8 @@ from harness.startup import compare_starts, start_ups
 from harness.workers import LOADS, compare_threads
 
 _GATED: Final = "get-set"  # the scenario that --minimum checks
-# A measurement of a command, or of a load on several threads, lasts this share of --seconds: there
-# are so many of them.
+# A measurement of a command, or of a load on several threads, lasts this share of --seconds,
+# because there are many of them.
 _SHORT: Final = 0.1
 _MOST_THREADS: Final = 32
 
@@ -143,7 +143,7 @@ def show_starts(setting: Setting, starts: int) -> Rows:
 def show_commands(
     setting: Setting, sizes: Sizes, items: int, only: Sequence[str], threads: int
 ) -> Rows:
-    """Measure and print what each command costs; return the samples."""
+    """Measure and print the cost of each command; return the samples."""
     seconds = setting.seconds * _SHORT
     measured = compare_commands(setting, seconds, sizes, items, only, threads)
     progress("")
@@ -157,7 +157,7 @@ CPU per operation, µs, worst first                                         thro
 
 
 def show_matrix(setting: Setting, groups: Sequence[str], items: int) -> Rows:
-    """Measure and print what gets and sets of many sizes cost; return the samples."""
+    """Measure and print the cost of gets and sets of many sizes; return the samples."""
     measured = compare_matrix(setting, groups, items)
     progress("")
     print(_MATRIX_HEADING)
@@ -180,7 +180,7 @@ c(N) = c(1) · (1 + σ(N − 1) + κN(N − 1)), fitted to the rows above; [95% 
 
 
 def show_threads(setting: Setting, threads: Sequence[int], names: Sequence[str]) -> Rows:
-    """Measure and print what several threads or workers cost; return the samples."""
+    """Measure and print the cost of several threads or workers; return the samples."""
     measured = compare_threads(setting, threads, names, setting.seconds * _SHORT)
     progress("")
     print(_THREADS_HEADING)

@@ -78,7 +78,7 @@ class Scraper:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Ask in the course of the block."""
+        """Scrape while the block runs."""
         over = threading.Event()
         thread = threading.Thread(target=self._run, args=(over,))
         thread.start()
@@ -89,7 +89,7 @@ class Scraper:
             thread.join()
 
     def scrape(self) -> None:
-        """Ask once, as Prometheus does."""
+        """Scrape once, as Prometheus does."""
         headers = {"Accept": "application/openmetrics-text", "Accept-Encoding": "gzip"}
         with urllib.request.urlopen(urllib.request.Request(self._url, headers=headers)) as reply:
             reply.read()
@@ -106,7 +106,7 @@ def variants(port: int, receiver: int) -> Mapping[str, Sequence[str]]:
     """Return the servers' options by name.
 
     Args:
-        port: for HTTP.
+        port: the HTTP port.
         receiver: the port of a receiver of OpenTelemetry's protocol.
     """
     otlp = ("--otlp", f"http://{HOST}:{receiver}")
@@ -123,18 +123,18 @@ def variants(port: int, receiver: int) -> Mapping[str, Sequence[str]]:
 
 @contextlib.contextmanager
 def receiving() -> Iterator[int]:
-    """Run a receiver that discards what it gets; yield its port."""
+    """Run a receiver that discards all data; yield its port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            """Take all of it, and reply."""
+            """Read the request, and reply."""
             self.rfile.read(int(self.headers["Content-Length"]))
             self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer((HOST, 0), Handler)
     server.daemon_threads = True
@@ -204,8 +204,8 @@ def instructions(contestant: Contestant, further: Sequence[str]) -> list[float]:
             capture_output=True,
             text=True,
         )
-        # The first dump has what happened before the first call, and each other one what happened
-        # between two calls.
+        # The first dump covers the time before the first call, and every other one the time between
+        # two calls.
         dumps = [found.with_suffix(f".{number}") for number in range(2, len(_REQUESTS) + 2)]
         if done.returncode or not dumps[-1].exists():
             raise BenchError(f"{contestant.name}: {done.stderr.strip()[-300:]}")
@@ -226,7 +226,7 @@ def count(options: argparse.Namespace) -> int:
         print(" " * 24 + "".join(f"{name:>9}  of off" for name in _REQUESTS) + "  instructions")
         off: list[float] = []
         for contestant, name, further in rows:
-            # The same server once more counts the same.
+            # A second run of the same server gives the same counts.
             if name == "off again" or (options.only and name not in options.only):
                 continue
             progress(f"{contestant.name}: {name}")
@@ -239,7 +239,7 @@ def count(options: argparse.Namespace) -> int:
 
 
 def measure(loadgen: Path, core: int, server: Running, arguments: Sequence[str]) -> Part:
-    """Return what a server takes under a load."""
+    """Measure a server under a load."""
     before = cpu_seconds(server.pid)
     printed: dict[str, Any] = load(loadgen, server.port, core, [*_LOAD, *arguments])
     spent = cpu_seconds(server.pid).since(before).total

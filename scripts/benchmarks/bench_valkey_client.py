@@ -190,7 +190,7 @@ class Glide(Coredis):
 
 
 def ways(port: int, at_once: int) -> list[Way]:
-    """Return those whose package is installed, and report the others."""
+    """Return the clients whose package is installed, and report the others."""
     found: list[Way] = []
     redis, valkey = CLIENT, "valkey.asyncio:Valkey"
     for way in (
@@ -239,7 +239,7 @@ async def measure(port: int, rounds: int, count: int, at_once: int) -> None:
 
 
 async def once(way: Way, operation: str, count: int) -> tuple[float, float]:
-    """Carry out an operation; return CPU microseconds for each, and how many a second."""
+    """Repeat an operation; return its CPU time in microseconds, and operations per second."""
     cpu, started = time.process_time(), time.perf_counter()
     await way.run(operation, count)
     cost = (time.process_time() - cpu) / count * 1e6
@@ -247,7 +247,7 @@ async def once(way: Way, operation: str, count: int) -> tuple[float, float]:
 
 
 def measure_through(port: int, rounds: int, count: int, at_once: int) -> None:
-    """Print the table of a server in front of the store, beside the client used likewise."""
+    """Print the table of a server in front of the store, next to the client under the same load."""
     rates: dict[tuple[str, str], list[float]] = {}
 
     async def directly(way: Way, operation: str) -> float:

@@ -37,7 +37,8 @@ OTHERS = {"S3-FIFO": "S3FIFO", "SIEVE": "Sieve", "ARC": "ARC", "W-TinyLFU": "WTi
 HASH_POWER = 16
 OURS = {"memlite, s3fifo": "s3fifo", "memlite, lru": "lru"}
 SHARED = "memlite -t"
-# Bytes of a record around a value, at most; and into how many segments the room is divided.
+# The largest overhead of a record around its value, in bytes; and the number of segments of the
+# space.
 _AROUND = 200
 _SEGMENTS = 64
 ROOMS = (0.01, 0.1)
@@ -207,7 +208,7 @@ def compare_servers(args: argparse.Namespace) -> None:
     Raises:
         BenchError: one of them cannot run or fails, or a trace cannot be read.
     """
-    # Imported here: tests import this module where those next to it are not found.
+    # Imported here because tests import this module where its neighbours are not found.
     from harness import contestants as who
     from harness.processes import two_cores
     from harness.replay import Request, columns, read_trace

@@ -1,7 +1,7 @@
 """Client libraries for `try_clients`, and how their programs are built.
 
 The programs are in ``scripts/clients/<language>``, with versions in the language's usual file.
-Those of Python run the libraries' own tests.
+The Python programs run the libraries' own tests.
 """
 
 import importlib.util
@@ -140,7 +140,7 @@ def _ruby(library: Library, folder: Path) -> Command:
 
 
 def _python(library: Library, folder: Path) -> Command:
-    """Download a library's source distribution, which has its tests."""
+    """Download a library's source distribution, which contains its tests."""
     module = {"python-memcached": "memcache"}.get(library.name, library.name)
     if importlib.util.find_spec(module) is None:
         raise NotAvailableError(f"{library.name} is not installed, see .ci/run")

@@ -30,7 +30,7 @@ KINDS = {"memory": "memlite", "file": "memlite-file", "near": "memlite-near", "g
 def start(
     backend: str, tls: bool, threads: int, proxied: bool, stack: contextlib.ExitStack
 ) -> RunningServer:
-    """Start memlite, and what it needs; return what clients connect to."""
+    """Start memlite and the servers it needs; return the server for clients to connect to."""
     flags: tuple[str, ...] = ("-t", str(threads))
     context = None
     if backend == "gs":
@@ -47,7 +47,7 @@ def start(
 
 
 def without_half_close(conversation: Conversation) -> Conversation:
-    """Return a conversation that leaves out the end of input, which Python's TLS cannot send."""
+    """Return a conversation without its end of input, which Python's TLS cannot send."""
     return [batch for batch in conversation if not batch.last]
 
 

@@ -36,16 +36,16 @@ COPIES = (2, 3)
 
 @dataclass
 class Row:
-    """What was seen of a configuration with a fault.
+    """The results for a configuration with a fault.
 
     Attributes:
-        configuration: the replicas, and what nodes are.
-        fault: what happened.
-        histories: how many were recorded.
-        operations: how many there were in all of them.
-        errors: how many were answered with an error.
-        met: how many histories had such an answer.
-        violations: keys whose histories are not linearizable, and whatever else is wrong.
+        configuration: the replicas, and the kind of nodes.
+        fault: the fault.
+        histories: number of histories recorded.
+        operations: number of operations in all of them.
+        errors: number of operations answered with an error.
+        met: number of histories with such an answer.
+        violations: keys whose histories are not linearizable, and other problems.
     """
 
     configuration: str
@@ -61,8 +61,8 @@ class Row:
 
         Args:
             recording: the history.
-            more: what has happened besides, at any time.
-            seed: for the message.
+            more: further operations, at any time.
+            seed: the seed, for the message.
         """
         self.histories += 1
         self.operations += len(recording.history)
@@ -77,12 +77,12 @@ class Row:
 
 
 def say(text: str) -> None:
-    """Print a line about what is going on."""
+    """Print a line about the progress."""
     print(time.strftime("%H:%M:%S"), text, file=sys.stderr, flush=True)
 
 
 def same(check: Callable[[], None], row: Row, seed: str) -> None:
-    """Note if nodes have different copies."""
+    """Record a violation if nodes have different copies."""
     try:
         check()
     except AssertionError:
@@ -130,7 +130,7 @@ def fail(promise: replicas.Promise, kind: str, fault: str, count: int, seed: int
 
 
 async def kill(end: Callable[[], None]) -> None:
-    """Kill a node in the middle."""
+    """Kill a node in the middle of a history."""
     await asyncio.sleep(0.2)
     end()
 
@@ -138,7 +138,7 @@ async def kill(end: Callable[[], None]) -> None:
 def change(copies: int, kind: str, faults: Sequence[str], count: int, seed: int) -> Iterator[Row]:
     """Record histories while a node is added, and another one is drained, in turn.
 
-    Only those of the faults that are wanted are checked and counted.
+    Only histories with the requested faults are checked and counted.
     """
     rows = {one: Row(f"cluster with {copies} copies, write=all, {kind}", one) for one in faults}
     with members() as here:
@@ -177,12 +177,12 @@ def change(copies: int, kind: str, faults: Sequence[str], count: int, seed: int)
 
 
 def shares(count: int, parts: int) -> list[int]:
-    """Return a number in parts that are as equal as possible."""
+    """Split a number into parts that are as equal as possible."""
     return [count * (part + 1) // parts - count * part // parts for part in range(parts)]
 
 
 def recorded(count: int, faults: Sequence[str], kinds: Sequence[str], seed: int) -> Iterator[Row]:
-    """Record so many histories, spread over faults, configurations and kinds of nodes."""
+    """Record histories, `count` in all, over faults, configurations and kinds of nodes."""
     of_faults = dict(zip(faults, shares(count, len(faults)), strict=True))
     for fault in filter(FAILURES.__contains__, faults):
         cases = [(promise, kind) for promise in replicas.PROMISES for kind in kinds]
@@ -233,7 +233,7 @@ def main() -> int:
     rows: list[Row] = []
     try:
         for row in recorded(options.count, faults, kinds, options.seed):
-            rows.append(row)  # noqa: PERF402 - those until an interruption are shown
+            rows.append(row)  # noqa: PERF402 - after an interruption, the rows so far are shown
     except KeyboardInterrupt:
         say("interrupted")
     show(rows)

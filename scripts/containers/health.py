@@ -28,7 +28,7 @@ def server() -> str:
     path = os.environ.get("MEMLITE_UNIX_SOCKET")
     host = os.environ.get("MEMLITE_HEALTH_HOST") or "127.0.0.1"
     port = os.environ.get("MEMLITE_PORT") or "11211"
-    if "://" in port:  # Kubernetes describes a Service of that name, which the server ignores
+    if "://" in port:  # set by Kubernetes for a Service of that name; the server ignores it
         port = "11211"
     if path:
         client = socket.socket(socket.AF_UNIX)
@@ -59,7 +59,7 @@ def over_tls(client: socket.socket) -> str:
     """Return the reply to ``version`` with TLS, or the server's demand for a certificate."""
     import ssl  # slow to import
 
-    # Whom the certificate names does not matter for whether the server is alive.
+    # The name in the certificate does not matter for a health check.
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,6 +1,6 @@
 """The command lines of memlite as data, for completions and the man page.
 
-The server's comes from the table of options, those of the other commands from their parsers.
+The server's command line comes from the table of options, the others from their parsers.
 """
 
 import argparse
@@ -30,9 +30,9 @@ class Flag:
 
     Attributes:
         spellings: such as ``-p`` and ``--port``.
-        help: what it does, in a line.
+        help: a one-line description.
         metavar: the name of its value; empty for a switch.
-        choices: its values, where they are few; with `paths`, some of them.
+        choices: its values, if there are few; with `paths`, some of them.
         repeats: whether it may be given several times.
     """
 
@@ -53,11 +53,11 @@ class Command:
     """A command and its options.
 
     Attributes:
-        words: its names, without ``memlite``; none for the server.
-        help: what it does, in a line.
+        words: its names, without ``memlite``; empty for the server.
+        help: a one-line description.
         flags: its options.
         arguments: how the arguments after the options are written; empty for none.
-        choices: words that may be the first argument, and what they do.
+        choices: possible words for the first argument, and their descriptions.
         paths: whether its arguments are paths.
     """
 
@@ -133,7 +133,7 @@ def _with_commands(
 ) -> list[Command]:
     flags, arguments, inner, paths = tuple(_flags(parser)), "", [], False
     choices: list[tuple[str, str]] = []
-    for action in parser._actions:  # argparse has no public way to ask
+    for action in parser._actions:  # argparse has no public interface for this
         if isinstance(action, argparse._SubParsersAction):
             arguments = "COMMAND"
             choices = [(one.dest, one.help or "") for one in action._choices_actions]

@@ -76,7 +76,7 @@ def _request_often() -> None:
 
 
 def _shown(line: str) -> str:
-    """Return what the shell shows on a terminal for a line that is typed."""
+    """Return the shell's output on a terminal for a typed line."""
     ours, its = pty.openpty()
     subprocess.run(
         [sys.executable, "-m", "memlite", "shell", "localhost:11211", line],
@@ -88,7 +88,7 @@ def _shown(line: str) -> str:
     try:
         while data := os.read(ours, 65536):
             shown += data
-    except OSError:  # Linux's way to say that the other end is closed
+    except OSError:  # on Linux: the other end is closed
         pass
     os.close(ours)
     return shown.decode().replace("\r\n", "\n").rstrip("\n")

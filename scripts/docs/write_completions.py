@@ -170,7 +170,7 @@ def fish() -> str:
             )
             lines.append(f"    {where}; and set at {_quoted(command)}\n")
     lines.append('    test "$at" = "$argv[1]"\nend\n\n')
-    # The same words count as with bash: those before the one that is completed.
+    # As with bash, only the words before the completed one count.
     lines.append(
         "function __memlite_count\n    test (count (commandline -opc)) -eq $argv[1]\nend\n"
     )

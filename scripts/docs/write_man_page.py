@@ -53,7 +53,7 @@ def page() -> str:
     lines = [
         '.\\" Written by scripts/docs/write_man_page.py.',
         f'.TH MEMLITE 1 "" "memlite {_text(__version__)}" "User Commands"',
-        ".nh",  # names of variables are not to be hyphenated
+        ".nh",  # do not hyphenate names of variables
         ".SH NAME",
         _text(f"memlite - {server.help}"),
         ".SH SYNOPSIS",
@@ -117,7 +117,7 @@ def _sentence(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Return `text` with what troff would take for markup escaped."""
+    """Escape the parts of `text` that troff would take for markup."""
     escaped = text.replace("\\", "\\(rs").replace("-", "\\-")
     # A period or an apostrophe at the beginning of a line would be a request.
     return "\n".join("\\&" * line.startswith((".", "'")) + line for line in escaped.splitlines())

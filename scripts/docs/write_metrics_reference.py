@@ -1,6 +1,6 @@
 """Write docs/reference/metrics.md from the definitions of the metrics; ``--check`` compares it.
 
-Run it after changing one: ``.venv/bin/python scripts/docs/write_metrics_reference.py``.
+Run it after changing a metric: ``.venv/bin/python scripts/docs/write_metrics_reference.py``.
 """
 
 import sys

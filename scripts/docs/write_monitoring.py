@@ -2,8 +2,8 @@
 
 They are deploy/monitoring/alerts.yaml for Prometheus and grafana.json for Grafana, and
 terraform/monitoring_alerts.json and monitoring_dashboard.json for Cloud Monitoring. ``--check``
-says whether they are new. Run it after changing a metric:
-``.venv/bin/python scripts/docs/write_monitoring.py``.
+only compares them. Run it after changing a metric: ``.venv/bin/python
+scripts/docs/write_monitoring.py``.
 """
 
 import json
@@ -32,12 +32,12 @@ class Alert:
 
     Attributes:
         name: its name.
-        metric: the metric it is about; alerts of what a server lacks never fire.
+        metric: its metric; alerts on a metric that a server lacks never fire.
         query: in PromQL; ``{}`` stands for the metric.
-        lasting: for how long it must be so.
-        severity: ``critical`` if somebody should get up.
-        summary: what is the matter; ``{{ $value }}`` is the query's.
-        cure: what to look at.
+        lasting: how long the condition must last.
+        severity: ``critical`` if it should wake someone up.
+        summary: the problem; ``{{ $value }}`` is the value of the query.
+        cure: what to check.
     """
 
     name: str
@@ -188,7 +188,7 @@ class Panel:
 
     Attributes:
         title: its title.
-        metric: the metric it is about, whose meaning is its description.
+        metric: its metric, whose meaning is the panel's description.
         queries: pairs of a query, in which ``{}`` stands for the metric, and a legend.
         unit: Grafana's name of the unit.
     """
@@ -499,10 +499,10 @@ def board() -> str:
 
 
 def in_the_cloud(query: str) -> str:
-    """Return a query as Cloud Monitoring needs it, about one deployment of the Terraform module.
+    """Return a query in Cloud Monitoring's form, for one deployment of the Terraform module.
 
-    The Ops Agent scrapes loopback, so the module has it set labels: the deployment, and the VM in
-    place of the instance. Terraform replaces DEPLOYMENT.
+    The Ops Agent scrapes loopback, so the module configures it to set labels: the deployment, and
+    the VM in place of the instance. Terraform replaces DEPLOYMENT.
     """
     query = re.sub(r"\binstance\b", "vm", query.replace(",CHOSEN", "").replace("{CHOSEN}", ""))
     query = query.replace("$__rate_interval", "5m")
@@ -512,9 +512,9 @@ def in_the_cloud(query: str) -> str:
 
 
 def cloud_alerts() -> str:
-    """Return the alerts for Cloud Monitoring, without that of servers that are down.
+    """Return the alerts for Cloud Monitoring, except the one for servers that are down.
 
-    The module has one of its own, which knows how many there should be.
+    The module has its own, which knows the expected number of servers.
     """
     found = {
         one.name: {
@@ -564,7 +564,7 @@ def cloud_dashboard() -> str:
 
 
 def files() -> dict[Path, str]:
-    """Return what the files should contain."""
+    """Return the expected content of the files."""
     return {
         FOLDER / "alerts.yaml": alerts(),
         FOLDER / "grafana.json": board(),

@@ -66,7 +66,7 @@ def page() -> str:
 
 
 def section(one: type) -> str:
-    """Return the part on one class."""
+    """Return the section on a class."""
     summary, _, rest = (one.__doc__ or "").partition("\n")
     hints = typing.get_type_hints(one)
     described = descriptions(rest)
@@ -102,7 +102,7 @@ def plain(text: str) -> str:
 
 
 def kind(hint: object) -> str:
-    """Return what a field holds, in JSON's words."""
+    """Return the type of a field, in JSON's terms."""
     names = {str: "text", int: "integer", float: "number", bool: "boolean"}
     if isinstance(hint, type) and hint in names:
         return names[hint]

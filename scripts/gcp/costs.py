@@ -108,7 +108,7 @@ def _resources(module: dict[str, Any]) -> Any:
 
 
 def _managed(resources: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Return the machines of managed groups, as if they were single ones."""
+    """Return the machines of managed groups as if they were single machines."""
     templates = {
         one["name_prefix"]: one
         for kind, one in resources

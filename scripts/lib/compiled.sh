@@ -22,7 +22,7 @@ compiled_build() {
     fi
     if [ ! -e "$compiled_folder" ]; then
         echo "Compiling (once, until the sources change; a few minutes) ..." >&2
-        # Earlier builds remain: a server that runs may still import some of its modules.
+        # Earlier builds remain: a running server may still import some of its modules.
         rm -rf .venv/compiling-* # interrupted
         work="$(mktemp -d .venv/compiling-XXXXXX)"
         if ! build_in "$work" >&2; then
@@ -49,7 +49,7 @@ build_in() {
         )
 }
 
-# compiled_sources: print what the compiled modules depend on.
+# compiled_sources: print the files on which the compiled modules depend.
 compiled_sources() {
     .venv/bin/python -VV
     find memlite -name '*.py' -o -name '*.c' | LC_ALL=C sort | xargs cksum

@@ -3,8 +3,8 @@
 #
 # environment NAME   installs requirements/NAME.txt, and memlite itself from this checkout.
 #
-# If the shell's variable MEMLITE_UV names uv, it does what venv and pip do otherwise, in a tenth of the
-# time. It does not read pip's configuration; what it cannot install, pip does.
+# If the shell's variable MEMLITE_UV names uv, it replaces venv and pip, and takes a tenth of the time. It
+# does not read pip's configuration; pip installs any packages that uv cannot.
 
 environment() {
     local lock="requirements/$1.txt" python="${PYTHON:-python3}"
@@ -16,7 +16,7 @@ environment() {
     if installed "$1"; then
         return
     fi
-    # Scripts that are started at the same time must not install into one another's environment.
+    # Scripts started at the same time must not install into .venv concurrently.
     exec 9>".venv.lock"
     if command -v flock >/dev/null; then
         flock 9
@@ -26,7 +26,7 @@ environment() {
         fi
     fi
     echo "Installing into .venv (once) ..." >&2
-    # One without pip is what is left if its creation failed or was interrupted.
+    # An environment without pip is left over from a failed or interrupted creation.
     if ! .venv/bin/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
         rm -rf .venv
         if ! virtual_environment .venv; then
@@ -61,13 +61,13 @@ install_locked() {
 }
 
 # installed NAME: whether .venv has what requirements/NAME.txt lists. The lock file of the tests
-# contains all others: while tests run, nothing may be installed into the environment that they use.
+# contains all others: while tests run, nothing may be installed into their environment.
 installed() {
     { [ -e "$(stamp "$1")" ] || [ -e "$(stamp test)" ]; } && .venv/bin/python -c '' 2>/dev/null
 }
 
 # stamp NAME: print the path of the file that marks an installation. Its name covers the inputs of the
-# installation, with what is compiled in the checkout; while they are unchanged there is nothing to do.
+# installation, including the sources that are compiled; while they are unchanged there is nothing to do.
 stamp() {
     local sum
     sum="$({

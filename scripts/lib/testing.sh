@@ -17,7 +17,7 @@
 # overlap: tests marked "alone" wait until no other run is using the machine.
 #
 # If MEMLITE_TEST_RETRIES is N > 0, tests that failed run again, one at a time, unless there are more
-# than N of them. Those that pass then count as passed; their names are in FILE.retried, which
+# than N of them. Tests that pass then count as passed; their names are in FILE.retried, which
 # print_tally prints as well.
 run_tests() {
     local python="$1" marks files=() workers=3 code=0 again=0
@@ -66,9 +66,9 @@ locked() {
     return "$code"
 }
 
-# run_pytest ARGUMENT...: run pytest, and a second time those that failed, as described above. Among
-# twelve thousand tests that share two cores with real servers, browsers and compilers, one that is
-# right may fail now and then.
+# run_pytest ARGUMENT...: run pytest, and rerun failed tests, as described above. Among twelve thousand
+# tests that share two cores with real servers, browsers and compilers, a correct test may fail now and
+# then.
 run_pytest() {
     local cache failed code=0 again=0
     cache="$(mktemp -d)"
@@ -79,7 +79,7 @@ run_pytest() {
             printf '\n-- again, one at a time: what failed\n%s\n' "$failed"
             "$python" -m pytest -o cache_dir="$cache" "$@" --numprocesses 0 --last-failed \
                 --last-failed-no-failures none || again=$?
-            # They have been counted as failed twice now, or as failed and as passed.
+            # By now they were counted as failed twice, or as failed and as passed.
             [ -z "${MEMLITE_TEST_TALLY:-}" ] || echo "0 -$(wc -l <<<"$failed") 0" >>"$MEMLITE_TEST_TALLY"
             # A test that was not found again is still listed.
             if [ "$again" = 0 ] && ! grep -q '": true' "$cache/v/cache/lastfailed" 2>/dev/null; then
@@ -107,8 +107,8 @@ can_compile() {
     command -v "${CC:-cc}" >/dev/null && [ -e "$include/Python.h" ]
 }
 
-# build_compiled FOLDER: build the compiled wheel into a folder. It is that of a release, but for how much the C
-# compiler optimizes: all of it takes two minutes of processor time, and tests measure no speed.
+# build_compiled FOLDER: build the compiled wheel into a folder. It is that of a release, except for how much the C
+# compiler optimizes: full optimization takes two minutes of processor time, and tests measure no speed.
 build_compiled() {
     # Without --wheel, build makes the wheel from the source distribution, which must therefore be
     # complete.

@@ -31,7 +31,7 @@ def interrupted_while_drawing(command: Sequence[str], folder: Path) -> str:
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
-            drawing = wait_until(lambda: any(folder.rglob("*.png")), 250)
+            drawing = wait_until(lambda: _has_figures(folder), 250)
         finally:
             process.send_signal(signal.SIGINT)
         assert drawing
@@ -39,6 +39,13 @@ def interrupted_while_drawing(command: Sequence[str], folder: Path) -> str:
         shown = process.stderr.read()
         assert process.wait() == 130, shown
     return shown
+
+
+def _has_figures(folder: Path) -> bool:
+    try:
+        return any(folder.rglob("*.png"))
+    except FileNotFoundError:  # a folder was removed while it was searched
+        return False
 
 
 @pytest.fixture

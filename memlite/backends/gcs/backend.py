@@ -40,8 +40,8 @@ class _Get(Protocol):
 class GcsBackend(Backend):
     """Stores records in a bucket of Google Cloud Storage, under a prefix.
 
-    Versions are generations, and conditions are preconditions of the bucket. Whatever several
-    servers do at once, none of them undoes a write that another has acknowledged; see
+    Versions are generations, and conditions are preconditions of the bucket. Even when several
+    servers write at once, none of them undoes a write that another has acknowledged; see
     `memlite.backends.gcs.writer`.
 
     Args:
@@ -56,7 +56,7 @@ class GcsBackend(Backend):
         self._epoch = Epoch(EpochObject(self._client), context.clock, context.epoch)
         self._clock = context.clock
         self._objects = Objects(self._client, self._epoch, options.prefix)
-        self.get_cached = self._objects.get  # itself, as there is nothing to add
+        self.get_cached = self._objects.get  # the same method, as there is nothing to add
         self._writer = Writer(self._objects, self._client, self._epoch, strict=options.strict)
         self._overwrites = Overwrites()
         self._tombstones = Tombstones(self._client, self._objects)
@@ -108,7 +108,7 @@ class GcsBackend(Backend):
         """Return the record of `key`.
 
         Raises:
-            StorageError: also if the object is damaged, or was not written by memlite.
+            StorageError: the bucket cannot be read, or the object is damaged or not memlite's.
         """
         return await self._objects.get(key)
 
@@ -214,9 +214,9 @@ class GcsBackend(Backend):
         return state
 
     async def _as_read(self, call: Call, key: bytes, read: Versioned) -> tuple[State, int]:
-        """Return a state that was read, and the epoch in which it was; read it again if need be.
+        """Return a state that was read, and its epoch of reading, reading it again if necessary.
 
-        A record that depends on a state belongs to the epoch in which that state was read: a flush
+        A record derived from a state belongs to the epoch in which that state was read: a flush
         since then applies to both.
 
         Raises:

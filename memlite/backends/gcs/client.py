@@ -35,7 +35,7 @@ class BucketClient:
 
     Attributes:
         requests: makes the requests; ``stats backend`` shows its `counts`.
-        deadline: seconds for a `Call`.
+        deadline: seconds for each `Call`.
     """
 
     def __init__(self, options: Options, breaker: Breaker) -> None:
@@ -54,7 +54,7 @@ class BucketClient:
             f"{root}?delimiter=%2F&maxResults={_PAGE}&prefix={prefix}"
             "&fields=nextPageToken%2Citems%2Fname"
         )
-        # Random, so that clients cannot put the boundary into a value.
+        # Random, so that clients cannot include the boundary in a value.
         boundary = token_hex(16)
         self._upload_type = {"Content-Type": f"multipart/related; boundary={boundary}"}
         # The attributes of an object are sent before its content.

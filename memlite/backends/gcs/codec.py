@@ -59,18 +59,18 @@ _META_VERSION = 2
 _META_FLAGS = struct.Struct(">BQ")
 _STALE, _WON, _BINARY, _UNIQUE = 1, 2, 4, 8
 _HEADER = struct.Struct(">4sBBIIdQQ8s")
-# What the checksum does not cover: magic, version, number of nonces and itself.
+# The part not covered by the checksum: magic, version, number of nonces, and the checksum.
 _START = struct.Struct(">4sBBI")
 _START_OF_REST = struct.Struct(">IdQQ")
 _TRAIL = _HEADER.size - NONCE_BYTES
 
 
 class DamagedError(Exception):
-    """The content is not that of a record, or not what was written."""
+    """The content is not that of a record, or differs from what was written."""
 
 
 class Trail(NamedTuple):
-    """Who wrote an object, for writers whose acknowledgement was lost.
+    """The recent writes of an object, for writers whose acknowledgement was lost.
 
     A nonce identifies one write, including its retries; its first four bytes identify the writer.
 
@@ -84,7 +84,7 @@ class Trail(NamedTuple):
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
-        """Return the trail whose birth and nonces these bytes are."""
+        """Return the trail whose birth and nonces these bytes contain."""
         birth, *nonces = (data[at : at + NONCE_BYTES] for at in range(0, len(data), NONCE_BYTES))
         return cls(birth, tuple(nonces))
 
@@ -97,8 +97,8 @@ class Trail(NamedTuple):
         """Return the trail after the write `nonce`, which replaces the object with this trail.
 
         Earlier nonces of the same writer are dropped unless they are `unsettled`, as the writer
-        will not look for them any more. The ring therefore holds the last writes of eight servers,
-        no matter how many writes each of them makes.
+        will no longer look for them. The ring therefore holds the last writes of eight servers, no
+        matter how many writes each of them makes.
         """
         writer = nonce[:_WRITER_BYTES]
         others = (n for n in self.nonces if n[:_WRITER_BYTES] != writer or n in unsettled)
@@ -111,11 +111,11 @@ class Trail(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where a record came from; the token of records from a bucket.
+    """The origin of a record; the token of records from a bucket.
 
     Attributes:
-        epoch: in which the record was stored.
-        trail_data: birth and nonces, parsed only when they are needed.
+        epoch: the epoch in which the record was stored.
+        trail_data: birth and nonces, parsed only when needed.
         as_of: the epoch in which it was read.
     """
 
@@ -164,7 +164,7 @@ def decode(key: bytes, body: bytes, generation: int) -> tuple[Record, Origin]:
     Args:
         key: the key of the record.
         body: the content.
-        generation: that of the object; becomes the version.
+        generation: the object's generation, which becomes the version.
 
     Raises:
         DamagedError: the content is not that of a record.

@@ -43,8 +43,8 @@ class Authorization:
 
     Attributes:
         clock: as above.
-        current: the headers; what `headers` returns without waiting.
-        renew_at: until when that is so, in seconds of the clock.
+        current: the headers that `headers` returns without waiting.
+        renew_at: the time from which that no longer holds, in seconds of the clock.
     """
 
     def __init__(
@@ -73,7 +73,8 @@ class Authorization:
         if self._renewal is None:
             self._renewal = asyncio.create_task(self._renew())
         if now >= self._valid_until:
-            # Not awaited directly, as cancelling one request must not cancel it for the others.
+            # Not awaited directly, because cancelling one request must not cancel the renewal for
+            # others.
             await asyncio.wait([self._renewal], timeout=self._patience)
             if self.clock() >= self._valid_until:
                 raise NoTokenError
@@ -107,7 +108,7 @@ class Authorization:
             self._renewal = None
 
     def _fetch(self) -> float:
-        """Fetch a token; return for how many seconds it is valid."""
+        """Fetch a token; return its remaining validity in seconds."""
         assert self._credentials is not None  # noqa: S101 - for the type checker
         # Otherwise each attempt may take two minutes if the token server does not respond.
         request = functools.partial(Request(), timeout=_FETCH_SECONDS)

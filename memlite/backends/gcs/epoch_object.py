@@ -17,7 +17,7 @@ class EpochObject:
     See `memlite.backends.remote.epoch.Register` for the methods.
 
     Args:
-        client: gives access to it.
+        client: accesses the object.
     """
 
     def __init__(self, client: BucketClient) -> None:

@@ -1,4 +1,4 @@
-"""Records by key: they are read and written, and the last known states remembered."""
+"""Reads and writes records by key, and remembers their last known states."""
 
 import contextlib
 import itertools
@@ -22,7 +22,7 @@ from memlite.core.errors import StorageError
 
 __all__ = ["DamagedObjectError", "Objects", "State"]
 
-# States that are remembered from one tick to the next; each takes about 250 bytes.
+# States that are kept from one tick to the next; each takes about 250 bytes.
 _STATES = 16_384
 _LONG_AGO = 1.0
 
@@ -39,7 +39,7 @@ class State(NamedTuple):
     """A state of a key's object.
 
     Attributes:
-        generation: that of the object; 0 if there is no object.
+        generation: the object's generation; 0 if there is no object.
         trail_data: see `Origin`; empty if there is no object, or if it is not memlite's.
         absent: whether there is no object, or only a tombstone.
     """
@@ -59,15 +59,15 @@ class Objects:
 
     Args:
         client: the objects of the bucket.
-        epoch: tells which records were flushed.
-        prefix: that of their names, for messages.
+        epoch: determines which records were flushed.
+        prefix: the prefix of their names, for messages.
     """
 
     def __init__(self, client: BucketClient, epoch: Epoch, prefix: str) -> None:
         self._client = client
         self._epoch = epoch
         self._prefix = prefix
-        # The fields of the last known states of the keys that were read or written last.
+        # The fields of the last known states of the most recently read or written keys.
         self._states: dict[bytes, tuple[int, bytes, bool]] = {}
 
     async def get(self, key: bytes, call: Call | None = None) -> Record | None:
@@ -77,7 +77,7 @@ class Objects:
 
         Args:
             key: the key.
-            call: the operation of which this is a part; None if it is one itself.
+            call: the operation that this is part of; None for an operation of its own.
 
         Raises:
             DamagedObjectError: the object is damaged, or was not written by memlite.
@@ -104,7 +104,7 @@ class Objects:
         return record._replace(expires=expires, token=Origin(epoch, trail, as_of))
 
     async def look(self, call: Call, key: bytes) -> State:
-        """Return the current state of a key, also of a damaged object.
+        """Return the current state of a key, even if the object is damaged.
 
         Raises:
             StorageError: the bucket cannot be read.
@@ -114,14 +114,14 @@ class Objects:
         return State(*self._states[key])
 
     def known(self, key: bytes) -> State | None:
-        """Return the last known state of a key, which need not be current any more."""
+        """Return the last known state of a key, which may be outdated."""
         state = self._states.get(key)
         return State(*state) if state else None
 
     async def write(
         self, call: Call, record: Record, epoch: int, trail: Trail, expect: int | None
     ) -> Reply:
-        """Write a record; see `BucketClient.write` for `expect` and what is returned."""
+        """Write a record; see `BucketClient.write` for `expect` and the result."""
         key = record.key
         body = encode(record, epoch, trail)
         deleted = record.expires == TOMBSTONE_EXPIRES
@@ -134,6 +134,6 @@ class Objects:
         return reply
 
     def tick(self) -> None:
-        """Forget the states of the keys that were used least recently, if there are too many."""
+        """Forget the states of the least recently used keys, if there are too many."""
         for key in list(itertools.islice(self._states, max(0, len(self._states) - _STATES))):
             del self._states[key]

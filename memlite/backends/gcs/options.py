@@ -62,11 +62,11 @@ def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) 
 
     Args:
         url: the URL.
-        environment: its STORAGE_EMULATOR_HOST is the endpoint unless the URL has one, as for
+        environment: its STORAGE_EMULATOR_HOST is the endpoint unless the URL specifies one, as for
             Google's own libraries.
 
     Raises:
-        ConfigError: something is wrong with it.
+        ConfigError: the URL is invalid.
     """
     given = url.only("timeout", "deadline", "concurrency", "strict", "endpoint", "project")
     if not _BUCKET.fullmatch(url.host):

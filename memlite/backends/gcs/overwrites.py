@@ -1,4 +1,4 @@
-"""Unconditional writes of one key take turns, and those that wait are merged."""
+"""Serializes unconditional writes of each key, and merges waiting writes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,11 +10,11 @@ Write = Callable[[], Awaitable[int]]
 
 
 class _Next:
-    """The write whose turn is next.
+    """The write that has the next turn.
 
     Attributes:
-        write: the last one that asked for the turn.
-        done: its version, for all that wait for the turn.
+        write: the last write that asked for the turn.
+        done: a future of its version, for all waiters for the turn.
     """
 
     __slots__ = ("done", "write")
@@ -27,9 +27,9 @@ class _Next:
 class Overwrites:
     """Runs at most one write for each key at a time.
 
-    Of all writes that wait for their turn only the last is carried out. The others are complete
-    with it: it is as if each of them had been overwritten at once. A bucket accepts only one write
-    a second for each object, and writes that race on the condition of one state all fail but one.
+    Of all writes that wait for their turn only the last is carried out. The others complete with
+    it, as if each of them had been overwritten at once. A bucket accepts only one write a second
+    for each object, and of writes that race on the same condition all but one fail.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Overwrites:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self, key: bytes, write: Write) -> int:
-        """Carry out `write`, or a later one in its place; return the version of that one.
+        """Carry out `write`, or a later write in its place; return the resulting version.
 
         Raises:
             StorageError: from the write that was carried out.
@@ -52,7 +52,7 @@ class Overwrites:
         if following is None:
             following = self._next[key] = _Next(write)
         following.write = write
-        # Shielded, because others wait for it too.
+        # Shielded, because other callers wait for it, too.
         return await asyncio.shield(following.done)
 
     def _continue(self, key: bytes) -> None:
@@ -71,7 +71,7 @@ class Overwrites:
             turn.done.set_result(await turn.write())
         except Exception as error:  # noqa: BLE001 - raised for those that wait
             turn.done.set_exception(error)
-            turn.done.exception()  # retrieved, as all that wait may have been cancelled
+            turn.done.exception()  # retrieved, as all waiters may have been cancelled
         except BaseException:
             turn.done.cancel()
             raise

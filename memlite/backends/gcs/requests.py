@@ -1,6 +1,6 @@
 """Requests to the storage API, with bounded concurrency, timeouts and retries.
 
-What may be retried, and how: https://cloud.google.com/storage/docs/retry-strategy.
+For retries, see https://cloud.google.com/storage/docs/retry-strategy.
 """
 
 import contextlib
@@ -25,13 +25,13 @@ from memlite.core.errors import StorageError
 __all__ = ["Reply", "Requests"]
 
 _MAX_TEXT = 200
-# Larger bodies are passed as streams: aiohttp sends those in pieces, between which others run.
+# Larger bodies are passed as streams: aiohttp sends them in pieces, so other tasks can run.
 _ONE_WRITE = 512 * 1024
 _GENERATION = istr("X-Goog-Generation")
 _NO_REPLY = 0
 _AGAIN = frozenset((_NO_REPLY, 401, 408, 429, 500, 502, 503, 504))
-# Responses, and errors, that mean that nothing was done. After any other failure, a write may have
-# happened.
+# Responses and errors that mean that the request was not carried out. After any other failure, a
+# write may have happened.
 _NOT_DONE = frozenset((401, 429))
 _NOT_SENT = (aiohttp.ClientConnectorError, NoTokenError)
 _NO_BUCKET = b"bucket does not exist"
@@ -60,9 +60,9 @@ class Requests:
         concurrency: number of requests that may be in progress at once.
 
     Attributes:
-        counts: failures and retries, and what the caller counts.
+        counts: failures and retries, and the caller's own counts.
         turns: bounds the requests in progress, and counts them.
-        record: told how long each attempt takes, by its method; see `Backend.measure`.
+        record: called with the duration of each attempt, by method; see `Backend.measure`.
     """
 
     def __init__(self, breaker: Breaker, *, timeout: float, concurrency: int) -> None:
@@ -85,7 +85,7 @@ class Requests:
             timeout=aiohttp.ClientTimeout(total=None),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            # All headers are given, so that aiohttp adds none; nothing is to be compressed.
+            # All headers are given, so that aiohttp adds none; compression is off.
             headers={"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "memlite"},
         )
 

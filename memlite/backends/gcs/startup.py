@@ -38,7 +38,7 @@ async def check(options: Options) -> Credentials | None:
     """Return credentials with which the bucket can be used; None if none are needed.
 
     Raises:
-        StartError: there are none, or they do not grant access. The text says what to do.
+        StartError: there are no credentials, or they do not grant access. The text says what to do.
     """
     try:
         async with asyncio.timeout(_CHECK_SECONDS):
@@ -51,7 +51,7 @@ async def check(options: Options) -> Credentials | None:
 
 
 async def _in_thread(work: Callable[[], _T]) -> _T:
-    """Run `work` in a daemon thread, for which the process does not wait as for an executor's."""
+    """Run `work` in a daemon thread, which, unlike an executor's, does not delay the exit."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[_T] = loop.create_future()
 
@@ -61,7 +61,7 @@ async def _in_thread(work: Callable[[], _T]) -> _T:
         if error is not None:
             outcome.set_exception(error)
         else:
-            outcome.set_result(value)  # type: ignore[arg-type]  # it is one, without an error
+            outcome.set_result(value)  # type: ignore[arg-type]  # a value, if there is no error
 
     def run() -> None:
         value, error = None, None

@@ -13,8 +13,8 @@ from memlite.core.errors import StorageError
 
 __all__ = ["Tombstones"]
 
-# Seconds for which a tombstone is kept at least. No request may still be in progress then that was
-# sent before the key was deleted.
+# The minimum lifetime of a tombstone, in seconds. Any request sent before the key was deleted must
+# have ended by then.
 _KEPT_SECONDS = 60.0
 _AT_MOST = 100_000
 _AT_ONCE = 16
@@ -29,8 +29,8 @@ class _Tombstone(NamedTuple):
 class Tombstones:
     """Removes tombstones in the background once they are old enough.
 
-    What is not removed, because the server stops or there are too many, is left to the bucket's
-    lifecycle rules, or to the next write of the key.
+    Tombstones that are not removed, because the server stops or there are too many, are left to the
+    bucket's lifecycle rules, or to the next write of the key.
 
     Args:
         client: removes objects.
@@ -53,7 +53,7 @@ class Tombstones:
             self._waiting.append(_Tombstone(monotonic() + self._kept, key, generation))
 
     def tick(self) -> None:
-        """Begin to remove those that are due."""
+        """Begin to remove the tombstones that are due."""
         if self._removal is not None and not self._removal.done():
             return
         if self._waiting and self._waiting[0].due <= monotonic():

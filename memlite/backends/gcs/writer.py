@@ -1,13 +1,13 @@
-"""Writes of which at most one attempt is carried out, and whose outcome is found out.
+"""Writes of which at most one attempt is carried out, and whose outcome is determined.
 
 A write is a request on condition that a certain generation of the object is current. If the
 response is lost, the request is repeated on the same condition. When it then fails, either an
-earlier attempt was carried out, or another server was faster. The object tells which: each write
-leaves a nonce in it, which later writers keep (see `Trail`). A generation never comes back, so no
+earlier attempt was carried out, or another server was faster. The object shows which: each write
+leaves a nonce in it, which later writers keep (see `Trail`). A generation never recurs, so no
 attempt can still be carried out once another generation was seen.
 
 An absent object has no generation. Therefore deletes leave tombstones, which keep the nonces, and
-are removed when no attempt can be under way any more (see `Tombstones`).
+are removed once no attempt can still be under way (see `Tombstones`).
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _NO_GENERATION = 1 << 63
 
 
 def is_generation(version: int) -> bool:
-    """Return whether a version is that of an object, and not one of a state that was replaced."""
+    """Return whether a version is an object's generation, not the number of a replaced state."""
     return version < _NO_GENERATION
 
 
@@ -40,9 +40,9 @@ class Writer:
     """Writes records.
 
     Args:
-        objects: where they are written.
+        objects: the objects to write.
         client: counts the lost acknowledgements.
-        epoch: tells in which epoch a record is stored.
+        epoch: determines the epoch in which a record is stored.
         strict: whether all servers on the bucket make all writes conditional. Only then can a
             writer rely on finding its nonce.
     """
@@ -78,7 +78,7 @@ class Writer:
             return await self._replace(call, record, before, epoch, nonce)
 
     async def overwrite(self, call: Call, record: Record) -> int:
-        """Store a record whatever there is; see `replace`."""
+        """Store a record unconditionally; see `replace`."""
         known = self._objects.known(record.key)
         version = known and await self.replace(call, record, known, self._epoch.now())
         if version:
@@ -86,7 +86,7 @@ class Writer:
         return await self._overwrite(call, record, await self._objects.look(call, record.key))
 
     async def set_blindly(self, call: Call, record: Record) -> int:
-        """Store a record whatever there is, without a condition unless the response is lost.
+        """Store a record unconditionally, with a precondition only after a lost response.
 
         An attempt without a response may be carried out later, and overwrite newer records.
         """
@@ -100,7 +100,8 @@ class Writer:
             found = await self._objects.look(call, record.key)
             if found.trail and nonce in found.trail.nonces:
                 return self._acknowledge(nonce, found)
-            # Other servers may have built on this attempt already. Then it is carried out twice.
+            # Other servers may already have built on this attempt. In that case it is carried out
+            # twice.
             return await self._overwrite(call, record, found)
 
     async def _overwrite(self, call: Call, record: Record, before: State) -> int:
@@ -147,8 +148,8 @@ class Writer:
         self._client.requests.counts["lost_acknowledgements"] += 1
         if found.trail and found.trail.nonces[0] == nonce:
             return found.generation
-        # Another writer has replaced that state since. Its generation is unknown, and any number
-        # will do that no state ever has.
+        # Another writer has replaced that state since. Its generation is unknown; any number that
+        # no state ever has will do.
         return _NO_GENERATION | int.from_bytes(nonce)
 
     @contextlib.contextmanager

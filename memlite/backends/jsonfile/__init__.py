@@ -1,4 +1,4 @@
-"""``file://``: a snapshot people can read, and a journal of what has changed since."""
+"""``file://``: a human-readable snapshot, and a journal of the changes since."""
 
 __all__ = ["FileBackend", "make"]
 

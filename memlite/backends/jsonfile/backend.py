@@ -48,7 +48,7 @@ _log = logging.getLogger("memlite")
 _COMPACT_FROM = 4 * 1024 * 1024
 # At shutdown a snapshot is written if the items take no more bytes than this.
 _COMPACTED_AT_END = 16 * 1024 * 1024
-# Bytes of a snapshot that are formatted in one go, while the server handles nothing else; and how
+# Bytes of a snapshot that are formatted at a time, while the server handles nothing else; and how
 # many of those bytes take as long as skipping an item.
 _CHUNK = 128 * 1024
 _LOOK = 64
@@ -57,10 +57,11 @@ _SCANNED_AT_ONCE = 100
 _RETRY_SECONDS = 5.0
 # Items checked for expiry once a second.
 _SWEPT_PER_TICK = 10_000
-# Versions skipped at each start. Clients may have seen some that are in no file: of changes in
-# progress when the server was killed, or that a crash of the machine lost before they were synced.
+# Versions skipped at each start. Clients may have seen versions that are in no file: those of
+# changes in progress when the server was killed, or lost in a crash of the machine before they were
+# synced.
 _LOST_VERSIONS = 2**24
-# What a flush changes, in place of a key.
+# Stands for the key of a flush.
 _ALL = b""
 
 
@@ -68,7 +69,7 @@ class FileBackend(Backend):
     """Keeps all items in a table, and in files from which the table can be restored.
 
     A change is applied to the table at once, and undone if it cannot be written. Later changes can
-    build on it and share its fsync; replies that reveal it wait until it is written.
+    build on it and share its fsync; replies that reveal it are delayed until it is written.
 
     Args:
         path: the snapshot. The names of the other files begin with it.
@@ -98,12 +99,13 @@ class FileBackend(Backend):
         self._first = self._number = 1  # the journals that the snapshot needs
         self._undone = 0
         self._complained = False
-        self._lock_trouble = ""  # as last logged
-        # A `flush_all` came due and could not be written: it must be the next entry.
+        self._lock_trouble = ""  # last logged
+        # A due `flush_all` could not be written: it must be the next entry.
         self._flush_all_owed = False
         # More than one journal has to be read at the next start until a snapshot is written.
         self._snapshot_owed = False
-        # Some items are in no file until a snapshot is written, as somebody removed or changed one.
+        # Some items are in no file until a snapshot is written, because a file was removed or
+        # changed.
         self._in_memory_only = False
         self._snapshot = SnapshotFile(path)
         self._left_out: list[bytes] = []
@@ -191,7 +193,7 @@ class FileBackend(Backend):
         return loaded
 
     def _fill(self, items: dict[bytes, FullItem], now: float) -> None:
-        # If there is not enough room for all, the oldest are left out.
+        # If there is not enough room for all items, the oldest are left out.
         keys: list[bytes] = []
         room = self.table.limit
         for key in sorted(items, key=lambda key: items[key].version, reverse=True):
@@ -216,7 +218,7 @@ class FileBackend(Backend):
         self.table.on_evict = self._journal_evictions
 
     async def _journal_left_out(self) -> None:
-        """Remove from the file what did not fit, or it would reappear once there is more room."""
+        """Remove items that did not fit from the file, lest they reappear once there is room."""
         left_out, self._left_out = self._left_out, []
         if left_out:
             _log.warning(
@@ -293,8 +295,8 @@ class FileBackend(Backend):
     async def get_cached(self, key: bytes) -> Record | None:
         """Return the record of `key`, once it is written."""
         while self.peek_cached(key) is UNKNOWN:
-            # The present record, not the one after waiting: otherwise, reads of a key that is
-            # written all the time would never be answered.
+            # The present record, not the one after waiting: otherwise, reads of a constantly
+            # written key would never be answered.
             undone, record = self._undone, self.peek(key)
             await self._journal.written()
             if self._undone == undone:
@@ -332,7 +334,7 @@ class FileBackend(Backend):
         version = self._version + 1
         if item.extra:
             item.version = version
-        else:  # the same without a call, as it has no meta flags
+        else:  # inlined, as there are no meta flags
             item.extra = version
         try:
             # May evict; that is journaled first, and takes versions.
@@ -342,7 +344,7 @@ class FileBackend(Backend):
                 self.table.replace(key, old, item)
         except OutOfMemoryError:
             if replacing is ANY:
-                # An unconditional set removes what it could not replace.
+                # An unconditional set removes an item that it could not replace.
                 self.delete(key)
             raise
         if self._version >= version:
@@ -393,7 +395,7 @@ class FileBackend(Backend):
             )
 
     def _undo_all(self, changes: list[Change]) -> None:
-        """Undo changes that are not written, and never will be."""
+        """Undo unwritten changes, which never will be written."""
         for key, before in reversed(changes):
             if not isinstance(before, PendingFlushAll):
                 self.table.restore(key, before)
@@ -484,7 +486,7 @@ class FileBackend(Backend):
         Replaying the new journal on it gives the right result, as entries hold complete states.
         """
         self._lock.keep()
-        # Before it begins: if the journal breaks meanwhile, the snapshot is given up for some time.
+        # Beforehand: if the journal breaks meanwhile, the snapshot is abandoned for some time.
         await self._journal.check()
         self._in_memory_only |= self._journal.broken
         if self._journal.broken or not self._snapshot_owed:
@@ -517,7 +519,7 @@ class FileBackend(Backend):
                     chunk, size = [], 0
             await asyncio.to_thread(writer.write, chunk)
             await asyncio.to_thread(writer.finish)
-            # Changes that it contains may not be written yet, and could still be undone.
+            # The snapshot may contain changes that are not written yet, and could still be undone.
             await self._journal.written()
             if self._undone != undone:
                 # It may contain changes that were undone meanwhile.
@@ -563,7 +565,7 @@ class FileBackend(Backend):
         self.table.walk(_SWEPT_PER_TICK, self._look)
 
     def _check_files(self) -> None:
-        """Keep the lock; have the snapshot written again if somebody removed or changed it."""
+        """Keep the lock; have the snapshot rewritten if another program removed or changed it."""
         trouble = ""
         try:
             self._lock.keep()
@@ -584,7 +586,7 @@ class FileBackend(Backend):
         self._lock_trouble = trouble
 
     def _changed_file(self) -> Path | None:
-        """Return the snapshot or an earlier journal if somebody has removed or changed it."""
+        """Return the snapshot or an earlier journal if it was removed or changed externally."""
         if self._snapshot.changed:
             return self.path
         earlier = (journal_path(self.path, one) for one in range(self._first, self._number))
@@ -601,7 +603,7 @@ class FileBackend(Backend):
         self._record = record
 
     def stats(self) -> Mapping[str, int | float | str]:
-        """Return the number of items and their bytes, and what has been written."""
+        """Return the number of items and their bytes, and figures on writes."""
         return {
             "items": len(self.table),
             "bytes": self.table.used,
@@ -630,7 +632,7 @@ def _put_entry(key: bytes, item: FullItem, version: int) -> bytes:
 
 
 class _AbandonedError(Exception):
-    """A snapshot is given up."""
+    """A snapshot was abandoned."""
 
 
 def _finish(result: asyncio.Future[int], version: int, written: asyncio.Future[None]) -> None:

@@ -1,8 +1,8 @@
 r"""Lines of journals and snapshots: bytes in, bytes out. See `docs/reference/file-format.md`.
 
-Text is written as text; keys and values that are not UTF-8 as base64, under another name. A
-journal line begins with a checksum of the rest of the line and of all lines before it, which
-detects missing, duplicated and moved lines as well as damaged ones.
+Text is written as text; keys and values that are not UTF-8 are written as base64 under another
+name. A journal line begins with a checksum of the rest of the line and of all lines before it,
+which detects missing, duplicated and moved lines as well as damaged ones.
 """
 
 import base64
@@ -43,9 +43,9 @@ __all__ = [
 ]
 
 FORMAT: Final = 1
-"""Of snapshots. Increases when a file would be unreadable for older versions of memlite."""
+"""The format of snapshots. It increases when older versions of memlite could not read a file."""
 JOURNAL_FORMAT: Final = 2
-"""Of journals, likewise. Before 2, they did not say how far they were durable."""
+"""The format of journals, likewise. Before 2, they did not note how far they were durable."""
 
 _META_FLAGS: Final = frozenset(MetaFlags._fields)
 _CRC_PREFIX: Final = b'{"crc":'
@@ -55,11 +55,11 @@ _CRC_DIGITS: Final = 10  # of the largest checksum
 
 
 class DamageError(Exception):
-    """A line is not what was written.
+    """A line differs from what was written.
 
     Args:
         text: what is wrong with it.
-        cure: how to repair it, where there is a better way than the usual ones.
+        cure: how to repair it, if there is a better way than the usual ones.
     """
 
     def __init__(self, text: str, cure: str = "") -> None:
@@ -71,10 +71,10 @@ class Entry(NamedTuple):
     """A change, as a line of the journal describes it.
 
     Attributes:
-        operation: what was done; ``synced`` for nothing.
-        version: for set, the version of the record; for others, one that no record has.
+        operation: the operation; ``synced`` for none.
+        version: for set, the version of the record; otherwise a version that no record has.
         key: the key; empty for flush.
-        record: for set, what was stored.
+        record: for set, the stored record.
         at: for flush, the unix time at which to flush; 0 for at once.
     """
 
@@ -90,7 +90,7 @@ class Header(NamedTuple):
 
     Attributes:
         number: the number of the journal.
-        version: the last version assigned before it was begun.
+        version: the last version assigned before the journal was begun.
         format: see `JOURNAL_FORMAT`.
     """
 
@@ -110,7 +110,7 @@ def _put_bytes(fields: dict[str, Any], name: str, content: bytes) -> None:
 
 
 def _put_binary(fields: dict[str, Any], key: bytes, value: bytes) -> None:
-    """Add the key, if it is not there yet, and the value; at least one is not UTF-8."""
+    """Add the key, unless already added, and the value; at least one is not UTF-8."""
     if "key" not in fields:
         _put_bytes(fields, "key", key)
     _put_bytes(fields, "value", value)
@@ -195,11 +195,11 @@ def _count(fields: dict[str, Any], name: str) -> int:
 
 
 PLAIN_PUT: Final = b'{"n":%d,"op":"set","key":%b,"value":%b,"stored":%d}'
-"""What `put_entry` returns for a text without flags, expiry and meta flags.
+"""The result of `put_entry` for a text without flags, expiry and meta flags.
 
-To be formatted with the version, key and value as JSON strings, and the second. That takes a sixth
-less time than `put_entry`, except for values of more than `MAX_PLAIN` bytes, which are copied
-once more.
+Format it with the version, the key and value as JSON strings, and the second. That takes a sixth
+less time than `put_entry`, except for values of more than `MAX_PLAIN` bytes, which are copied once
+more.
 """
 MAX_PLAIN: Final = 4096
 
@@ -235,7 +235,7 @@ def journal_header(header: Header) -> bytes:
 
 
 MARKER: Final = b'{"op":"synced"}'
-"""An entry that changes nothing, and only says how far the file is durable."""
+"""An entry without a change, which only notes how far the file is durable."""
 
 
 def checked_lines(entries: Iterable[bytes], crc: int, synced: int = 0) -> tuple[bytes, int]:
@@ -274,7 +274,7 @@ def _verify_line(line: bytes, crc: int) -> tuple[dict[str, Any], int]:
 
 
 def synced_according_to(rest: bytes) -> int:
-    """Return how many bytes of its file were durable according to a part of a journal.
+    """Return how many bytes of its file were durable, according to a part of a journal.
 
     The part may be damaged. No key or value can contain what this looks for, as quotes in them are
     escaped.
@@ -286,7 +286,7 @@ def read_header(line: bytes) -> tuple[Header, int]:
     """Parse the first line of a journal (without its line ending); return it and its checksum.
 
     Raises:
-        DamageError: it is something else, or was written by a later version of memlite.
+        DamageError: it is invalid, or was written by a later version of memlite.
     """
     fields, crc = _verify_line(line, 0)
     file_format = _check_kind(fields, "journal", JOURNAL_FORMAT)
@@ -322,7 +322,7 @@ def read_entry(line: bytes, crc: int) -> tuple[Entry, int]:
 
 
 def _check_kind(fields: dict[str, Any], kind: str, latest: int) -> int:
-    """Return the format of a file, after checking that it is the right kind of file."""
+    """Check that a file is of the right kind, and return its format."""
     if fields.get("memlite") != kind:
         raise DamageError(f"not a {kind} of memlite")
     file_format = fields.get("format")
@@ -378,7 +378,7 @@ def parse_snapshot_head(line: bytes) -> tuple[int, int, float]:
     """Parse the first line of a snapshot; return the arguments of `snapshot_head`.
 
     Raises:
-        DamageError: it is something else, or was written by a later version of memlite.
+        DamageError: it is invalid, or was written by a later version of memlite.
     """
     fields = _load(line.rstrip() + b"]}")
     _check_kind(fields, "snapshot", FORMAT)

@@ -35,7 +35,7 @@ class PendingFlushAll(NamedTuple):
 
 
 Change: TypeAlias = tuple[bytes, Item | PendingFlushAll | None]
-"""How to undo a change: a key and its previous item, None for absent; or no key and a flush."""
+"""How to undo a change: a key and its previous item (None if absent), or no key and a flush."""
 
 
 def sync_folder(path: Path) -> None:
@@ -56,7 +56,7 @@ def reason_of(error: BaseException) -> str:
 
 
 # Once this many entries wait, they are written without waiting for the end of the event loop's
-# iteration; what else it brings is handled during their fsync.
+# iteration, the rest of which runs during their fsync.
 _ENOUGH = 8
 
 
@@ -133,16 +133,16 @@ class _File:
         self._synced = size
 
     def check(self) -> None:
-        """Raise OSError if the file was removed, replaced or cut by somebody else."""
+        """Raise OSError if another program removed, replaced or truncated the file."""
         self._check(self.size)
 
     def note(self) -> None:
-        """Let the file say how far it is durable, if it does not yet.
+        """Note in the file how far it is durable, if it does not say so yet.
 
-        At the next start, damage before that is told from the torn end of a write.
+        At the next start, this distinguishes damage before that point from the torn end of a write.
         """
         if self._synced > self._noted:
-            with contextlib.suppress(OSError):  # the next entry will say it
+            with contextlib.suppress(OSError):  # the next entry will note it
                 self.append([MARKER], durable=False)
 
     def _check(self, size: int) -> None:
@@ -163,7 +163,7 @@ class _File:
             self.broken = error
 
     def finish(self) -> None:
-        """Make its intact part durable, and nothing else, before another file continues it.
+        """Make only its intact part durable, before another file continues it.
 
         If the file is broken, entries that were not written with an fsync may be missing from it:
         a snapshot has to follow.
@@ -175,7 +175,7 @@ class _File:
             self.sync()
 
     def seal(self) -> None:
-        """Make all of it durable, and let it say so."""
+        """Make all of it durable, and note that in the file."""
         self.sync()
         self.note()
         self.sync()
@@ -201,12 +201,12 @@ class Journal:
         on_recovery: called when entries were written again after a failure.
         on_flush_all_written: called when a `flush_all` was written.
         on_failure: called when entries could not be written, with the changes to undo, in order.
-            All entries that were not written by then never will be.
+            Entries not written by then never will be.
 
     Attributes:
-        unwritten: the keys of the changes that are not written, and what `append` returned; the
-            key of a `flush_all` is empty.
-        broken: whether the file cannot be written any more; `replace` repairs that.
+        unwritten: the keys of unwritten changes, with the futures from `append`; the key of a
+            `flush_all` is empty.
+        broken: whether the file can no longer be written; `replace` repairs that.
         syncs: number of fsyncs.
         failure: why the last entries could not be written, empty if they were.
     """
@@ -232,9 +232,9 @@ class Journal:
         self._thread = ThreadPoolExecutor(1, "memlite-journal")
         self.unwritten: dict[bytes, asyncio.Future[None]] = {}
         self._entries: list[bytes] = []
-        self._changes: list[Change] = []  # that these entries describe
+        self._changes: list[Change] = []  # described by these entries
         self._group: asyncio.Future[None] | None = None  # of these entries
-        # The changes and the future of the entries that are being written.
+        # The changes and the future of the entries being written.
         self._changes_in_writing: list[Change] = []
         self._writing: asyncio.Future[None] | None = None
         self._busy = False
@@ -297,7 +297,7 @@ class Journal:
             await asyncio.wait([self.pending])
 
     def _start(self) -> None:
-        """Begin what is due next, unless something is in progress."""
+        """Begin the next due job, unless one is in progress."""
         self._start_due = False
         if self._busy:
             return
@@ -346,7 +346,7 @@ class Journal:
         self._start()
 
     def _fail(self, error: BaseException, group: asyncio.Future[None] | None) -> None:
-        """Fail all entries that are not written: later ones build on those that failed."""
+        """Fail all unwritten entries: later ones build on those that failed."""
         self.failure = reason = reason_of(error)
         self.broken = self._file.broken is not None
         changes, later = self._changes_in_writing + self._changes, self._group
@@ -371,14 +371,14 @@ class Journal:
         self._start()
 
     async def _do(self, work: Callable[[], object]) -> None:
-        """Do work between two writes."""
+        """Run work between two writes."""
         result: asyncio.Future[object] = self._loop.create_future()
         self._jobs.append((work, result))
         self._start()
         await result
 
     async def replace(self, path: Path, header: Header) -> None:
-        """Continue in another file; what the old one holds is durable before that.
+        """Continue in another file, after making the content of the old one durable.
 
         Args:
             path: the new file.
@@ -390,7 +390,7 @@ class Journal:
 
         def work() -> None:
             self._file.finish()
-            if path == self._file.path:  # it is begun again
+            if path == self._file.path:  # the file is restarted
                 self._file.unlock()
             file = _File.create(path, header)
             file.record = self._file.record
@@ -401,7 +401,7 @@ class Journal:
         self._unsynced = self._check_due = False
 
     def tick(self) -> None:
-        """Sync what has not been synced (``everysec``), and check that the file is still there.
+        """Sync unsynced entries (``everysec``), and check that the file still exists.
 
         Called once a second.
         """
@@ -410,8 +410,8 @@ class Journal:
             self._start()
 
     async def check(self) -> None:
-        """Look whether the file is still there; if not, `broken` is set."""
-        with contextlib.suppress(OSError):  # which `failure` tells
+        """Check that the file still exists; if not, set `broken`."""
+        with contextlib.suppress(OSError):  # reported by `failure`
             await self._do(self._file.check)
 
     def _look_after(self, *, syncs: bool) -> None:

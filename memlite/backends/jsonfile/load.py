@@ -28,7 +28,7 @@ __all__ = ["Loaded", "journal_path", "journals_of", "load"]
 _log = logging.getLogger("memlite")
 
 _NUMBER = re.compile("[1-9][0-9]*")
-# The format since which journals say how far they are durable.
+# The first format in which journals note how far they are durable.
 _NOTES_SYNCS = 2
 
 
@@ -37,7 +37,8 @@ class Loaded:
     """The content of the files.
 
     Attributes:
-        items: by key; some may have expired. Items and not records, as all go into a table.
+        items: the items by key; some may have expired. They are not records, because all go into a
+            table.
         version: the last version assigned.
         snapshot_version: the last version assigned when the snapshot was begun.
         flush_at: unix time of a flush that is still to come, 0 for none.
@@ -76,13 +77,13 @@ def journals_of(path: Path) -> dict[int, Path]:
 
 
 def _is_begun(journal: Path) -> bool:
-    """Return whether a journal has a complete first line; without one it holds nothing."""
+    """Return whether a journal has a complete first line; otherwise it is empty."""
     with journal.open("rb") as file:
         return file.readline().endswith(b"\n")
 
 
 def load(path: Path) -> Loaded:
-    """Read the files at `path`. The only change it makes is to cut off a torn last line.
+    """Read the files at `path`. The only change made is to cut off a torn last line.
 
     Raises:
         StartError: a file is damaged; the text says where, and what to do.
@@ -193,8 +194,9 @@ def _replay(path: Path, journal: int, loaded: Loaded, *, is_last: bool) -> None:
 def _is_torn(data: bytes, position: int, crc: int, form: int) -> bool:
     """Return whether `position` is the start of an incomplete write.
 
-    After a loss of power, any part of the file that was not synced may be missing: the blocks of a
-    file are written in any order. What was synced is not torn, but was damaged later.
+    After a loss of power, any part of the file that was not synced may be missing, because blocks
+    are written in any order. Damage in the synced part is not from a torn write, but happened
+    later.
 
     Args:
         data: the content of the journal.
@@ -216,7 +218,7 @@ def _is_torn(data: bytes, position: int, crc: int, form: int) -> bool:
 
 
 def _drop(path: Path, data: bytes, position: int) -> None:
-    """Cut off what follows `position`, and keep a copy of it."""
+    """Truncate a file at `position`, and keep a copy of the rest."""
     copy = path.with_name(f"{path.name}.dropped")
     try:
         copy.write_bytes(data[position:])

@@ -1,7 +1,7 @@
 """Locks files against other servers; the system releases locks when the process ends.
 
-Two files are locked: one that exists for this alone, and the journal, as files can be removed while
-a server runs.
+Two files are locked: a dedicated lock file, and the journal, because files can be removed while a
+server runs.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ else:
 
 
 def is_same_file(descriptor: int, path: Path) -> bool:
-    """Return whether an open file still has that name, and was not removed or replaced."""
+    """Return whether an open file still has this name, and was not removed or replaced."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -77,7 +77,7 @@ class Lock:
         _sign(self._descriptor)
 
     def keep(self) -> None:
-        """Lock again if somebody has removed or replaced the file.
+        """Lock again if the file was removed or replaced.
 
         Raises:
             StartError: another server uses the backend's files, or has used them meanwhile.

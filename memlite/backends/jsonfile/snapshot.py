@@ -1,4 +1,4 @@
-"""Writes snapshots, and tells whether somebody else has changed the last one."""
+"""Writes snapshots, and detects changes to the last one by other programs."""
 
 import contextlib
 import os
@@ -31,16 +31,16 @@ class SnapshotFile:
         self._identity: _Identity | None = None
 
     def recognize(self) -> None:
-        """Take the file that is there for the last snapshot."""
+        """Treat the existing file as the last snapshot."""
         self._identity = _identity_of(self.path)
 
     @property
     def changed(self) -> bool:
-        """Whether the file was removed, replaced or changed by somebody else."""
+        """Whether another program removed, replaced or changed the file."""
         return _identity_of(self.path) != self._identity
 
     def replace(self) -> None:
-        """Put the temporary file in the place of this one, for good."""
+        """Replace this file by the temporary one, durably."""
         self.temporary.replace(self.path)
         self.recognize()
         sync_folder(self.path)

@@ -1,3 +1,3 @@
-"""What backends have in common whose store answers over a network."""
+"""Shared parts of the backends with a store on the network."""
 
 __all__: list[str] = []

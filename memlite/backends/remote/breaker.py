@@ -14,9 +14,9 @@ _log = logging.getLogger("memlite")
 class Breaker:
     """Opens after a series of failures, and closes with the first success.
 
-    It opens after `failures` consecutive failures over at least `patience` seconds: neither many at
-    the same moment, as when connections are cut, nor a few are enough. While it is open, one
-    request every `pause` seconds is allowed as a probe; all others should fail at once.
+    It opens after `failures` consecutive failures over at least `patience` seconds. Many failures
+    at one moment, as when connections are cut, are not enough, and neither are a few. While it is
+    open, one request every `pause` seconds is allowed as a probe; all others should fail at once.
 
     Args:
         name: name of the service, for the log.
@@ -52,7 +52,7 @@ class Breaker:
         self._next_probe = 0.0
 
     def lets_through(self) -> bool:
-        """Return whether a request may be made, whose outcome has to be reported."""
+        """Return whether a request may be made; if so, its outcome has to be reported."""
         if not self.is_open:
             return True
         now = self._clock()

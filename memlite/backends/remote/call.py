@@ -1,4 +1,4 @@
-"""Operations on a store over a network: how long they may take, and how many at once."""
+"""Limits for operations on a network store: their duration and their number at once."""
 
 import asyncio
 import random
@@ -21,16 +21,16 @@ _T = TypeVar("_T")
 
 
 class Call:
-    """An operation: the time it has for all of its attempts, and how they ended.
+    """An operation: the time for all of its attempts, and their outcome.
 
     Args:
-        seconds: the time.
-        store: what the store is called in errors.
+        seconds: the time for all attempts.
+        store: the name of the store in errors.
 
     Attributes:
-        due: when the time is over, in seconds of the monotonic clock.
-        uncertain: whether an attempt failed that may nonetheless have been carried out.
-        trouble: how the last failed attempt failed.
+        due: when the time ends, in seconds of the monotonic clock.
+        uncertain: whether an attempt failed but may nonetheless have been carried out.
+        trouble: the reason why the last failed attempt failed.
     """
 
     __slots__ = ("_attempts", "_seconds", "_store", "due", "trouble", "uncertain")
@@ -57,9 +57,9 @@ class Call:
         await asyncio.sleep(seconds)
 
     async def pause_after_race(self) -> None:
-        """Wait a moment before another attempt, as another server was faster.
+        """Wait a moment before another attempt, after another server was faster.
 
-        The pauses do not grow: otherwise a server that has lost would lose again.
+        The pauses do not grow: otherwise a server that lost a race would lose the next one, too.
 
         Raises:
             StorageError: there is not enough time for one.
@@ -76,23 +76,23 @@ class Call:
 
 
 class Waiter(Protocol):
-    """What waits for a turn: a future, or something that is told of it without a task."""
+    """Waits for a turn: a future, or an object that is notified without a task."""
 
     def done(self) -> bool:
-        """Return whether it does not wait any more."""
+        """Return whether it is no longer waiting."""
 
     def set_result(self, turn: None, /) -> None:
         """Take the turn, which must be given back."""
 
     def set_exception(self, error: TimeoutError, /) -> None:
-        """Go without a turn, as the time is over."""
+        """Give up waiting, as the time is over."""
 
 
 class Turns:
-    """Lets a number of requests be in progress at once; others wait until their time is over.
+    """Limits the number of requests in progress; others wait for a turn until their time is over.
 
-    A turn that is given back goes to whoever has waited longest, so none is free while some wait.
-    All that wait share a timer, so who waits too long may notice 20 ms late.
+    A turn that is given back goes to the longest waiter, so none is free while any waits. All
+    waiters share a timer, so a timeout may be up to 20 ms late.
 
     Args:
         at_once: the number.
@@ -108,7 +108,7 @@ class Turns:
         self._timer: asyncio.TimerHandle | None = None
 
     def take_free(self) -> bool:
-        """Take a turn, which must be given back, if there is a free one; return whether."""
+        """Take a turn if one is free, and return whether; it must be given back."""
         if self.taken < self._at_once:
             self.taken += 1
             return True
@@ -135,14 +135,14 @@ class Turns:
             raise
 
     def line_up(self, waiter: Waiter, due: float) -> None:
-        """Have something wait for a turn, until `due` in seconds of the monotonic clock."""
+        """Queue a waiter for a turn, until `due` in seconds of the monotonic clock."""
         self._waiting.append((waiter, due))
         if self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(_RESOLUTION, self._look, loop)
 
     def give_back(self) -> None:
-        """Let another request have the turn."""
+        """Pass the turn on to another request."""
         while self._waiting:
             waiter, _ = self._waiting.popleft()
             if not waiter.done():
@@ -155,7 +155,7 @@ class Turns:
         overdue = [waiter for waiter, due in self._waiting if due <= now]
         if overdue:
             self._waiting = deque(one for one in self._waiting if one[1] > now)
-        # Before they are told: what they do may have others wait.
+        # Before they are notified: their actions may queue more waiters.
         self._timer = loop.call_later(_RESOLUTION, self._look, loop) if self._waiting else None
         for waiter in overdue:
             if not waiter.done():
@@ -179,7 +179,7 @@ class TimeLimits:
         A task can be in only one such call at a time.
 
         Args:
-            work: what to wait for.
+            work: the work to wait for.
             due: when to cancel it, in seconds of the monotonic clock.
 
         Raises:

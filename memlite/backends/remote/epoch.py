@@ -1,15 +1,15 @@
 """The epoch: a number that flush_all increments, for all servers on one prefix.
 
-It is stored under a name of its own, with the content ``{"epoch": 3, "at": null, "then": 3}``. Each
+It is stored under its own name, with the content ``{"epoch": 3, "at": null, "then": 3}``. Each
 record contains the epoch in which it was stored; records of earlier epochs count as absent. A
 delayed flush leaves the epoch unchanged, and declares that it will be ``then`` from the unix time
 ``at``. No flush reuses a number, not even that of a delayed flush that was replaced before its
 time: on a server whose clock is ahead, it may have taken effect.
 
 Every server reads the epoch once a second, so other servers notice a flush about a second later.
-Until then they serve flushed records, and what they store may count as flushed too. A server that
-reads a record of a later epoch notices at once. A server that cannot read the epoch continues with
-the one it knows. The epoch never decreases, even if its content is lost.
+Until then they serve flushed records, and records that they store may count as flushed, too. A
+server that reads a record of a later epoch notices at once. A server that cannot read the epoch
+continues with the one it knows. The epoch never decreases, even if its content is lost.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class Schedule(NamedTuple):
             raise ValueError from error
 
     def content(self) -> bytes:
-        """Return it as the content of the register."""
+        """Return the schedule as the content of the register."""
         return orjson.dumps({"epoch": self.epoch, "at": self.at or None, "then": self.then})
 
     def epoch_at(self, now: float) -> int:
@@ -69,7 +69,7 @@ class Schedule(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a register contains.
+    """The content of a register, with its version.
 
     Attributes:
         text: the content; empty if there is none.
@@ -81,7 +81,7 @@ class Content(NamedTuple):
 
 
 class Register(Protocol):
-    """Where the epoch of a prefix is stored."""
+    """The place where the epoch of a prefix is stored."""
 
     def call(self) -> Call:
         """Return a new operation on it."""
@@ -100,7 +100,7 @@ class Register(Protocol):
             The new version; a false value if `expect` is not current.
 
         Raises:
-            StorageError: that failed, or it is uncertain whether it did.
+            StorageError: that failed, or the outcome is uncertain.
         """
 
     def not_ours(self) -> StorageError:
@@ -108,16 +108,16 @@ class Register(Protocol):
 
 
 class Epoch:
-    """What this server knows of the epoch.
+    """The epoch, as far as this server knows it.
 
     Args:
-        register: where it is stored.
-        clock: tells when a delayed flush is due.
-        shared: what the other processes of this server know; None if there are none.
+        register: the place where it is stored.
+        clock: determines when a delayed flush is due.
+        shared: the epoch shared with other processes of this server; None if there are none.
 
     Attributes:
-        known: what `now` returns for a record of no later epoch; -1 if that has to be computed, as
-            there is a delayed flush, or others may know more.
+        known: the result of `now` for a record of no later epoch; -1 if it has to be computed
+            because there is a delayed flush, or other processes may know a later epoch.
     """
 
     def __init__(
@@ -156,10 +156,10 @@ class Epoch:
         return monotonic() - self._asked
 
     async def refresh(self) -> None:
-        """Read the register, unless that is in progress already.
+        """Read the register, unless a read is already in progress.
 
         Raises:
-            StorageError: there is no response, or its content is invalid.
+            StorageError: there is no response, or the content is invalid.
         """
         if self._turn.locked():
             return
@@ -173,7 +173,7 @@ class Epoch:
         """Increment the epoch, now or, with `at`, at that time.
 
         Raises:
-            StorageError: that failed, or it is uncertain whether it did.
+            StorageError: that failed, or the outcome is uncertain.
         """
         async with self._turn:
             call = self._register.call()
@@ -185,9 +185,9 @@ class Epoch:
                 if version:
                     self._set(after, version)
                     return
-                # Another server was faster, or this write succeeded without a response. If there
-                # was a flush since this one began, whoever made it, they count as simultaneous: a
-                # second one could remove items that were stored between the two.
+                # Another server was faster, or this write succeeded without a response. If any
+                # flush took effect since this one began, the two count as simultaneous: a second
+                # one could remove items that were stored between the two.
                 before = await self._current(call)
                 if before == after or (not at and self.now() > number):
                     return

@@ -1,4 +1,4 @@
-"""Parameters that the URLs of network stores have in common."""
+"""Parameters common to the URLs of network stores."""
 
 from collections.abc import Mapping
 
@@ -15,10 +15,10 @@ def number(
     Args:
         start: the beginning of messages, such as ``--backend: gs: ``.
         given: the parameters of the URL.
-        name: that of the number.
-        default: its value if it is not given.
+        name: the name of the number.
+        default: its value if not given.
         least: the lowest value allowed.
-        most: the highest.
+        most: the highest value allowed.
 
     Raises:
         ConfigError: it is not a number from `least` to `most`.

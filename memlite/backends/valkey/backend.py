@@ -45,8 +45,9 @@ _SCANNED_AT_ONCE = 512
 class ValkeyBackend(Backend):
     """Stores records in Valkey or Redis, under a prefix.
 
-    Whatever several servers do at once, none of them undoes a write that another has acknowledged;
-    see `memlite.backends.valkey.writer`. What a failover loses is the store's affair.
+    Even when several servers write at once, none of them undoes a write that another has
+    acknowledged; see `memlite.backends.valkey.writer`. This does not cover writes that the store
+    loses in a failover.
 
     Args:
         options: the store, and how to reach it.
@@ -78,7 +79,7 @@ class ValkeyBackend(Backend):
     _role: RoleWatch
 
     def watch(self, changed: Callable[[bytes | None], None]) -> None:
-        """Tell of changes by other servers, as the store tells of them."""
+        """Report changes by other servers as the store announces them."""
         self._changed = changed
 
     async def open(self) -> None:
@@ -123,14 +124,14 @@ class ValkeyBackend(Backend):
             self._tracking.follow(node.address for node in self._topology.masters)
 
     def _told(self, name: bytes | None) -> None:
-        """Pass on what the store tells of."""
-        assert self._changed is not None  # noqa: S101 - otherwise nobody asks for it
+        """Pass on a change that the store announced."""
+        assert self._changed is not None  # noqa: S101 - set before changes are requested
         if name is not None and self._items.is_item(name):
             self._changed(self._items.key_of(name))
             return
         if name is None:
             self._changed(None)
-        else:  # the epoch: a flush counts from when it has been read
+        else:  # the epoch: a flush takes effect once it has been read
             self._epoch_changed = True
             self._refresh_now()
 
@@ -145,14 +146,14 @@ class ValkeyBackend(Backend):
         await self._topology.close()
 
     def tick(self) -> None:
-        """Refresh the epoch, and see that the store is the master and still tells of changes."""
+        """Refresh the epoch, and check that the server is still the master and reports changes."""
         self._refresh_now()
         self._tell_of_epoch()  # a delayed flush may be due
         self._role.look()
         self._follow()
 
     def _demoted(self, address: Address) -> None:
-        """Have another server tell of changes, if the name stands for one now."""
+        """Follow another server, if the name now refers to one."""
         if self._changed is not None:
             self._changed(None)
         if self._tracking is not None:
@@ -174,7 +175,7 @@ class ValkeyBackend(Backend):
                 break
 
     def _tell_of_epoch(self) -> None:
-        """Tell that records are absent now, if the epoch has changed since this was told."""
+        """Report that records are absent now, if the epoch has changed since the last report."""
         epoch = self._epoch.now()
         if epoch != self._told_epoch:
             self._told_epoch = epoch
@@ -188,10 +189,10 @@ class ValkeyBackend(Backend):
 
         Args:
             key: the key.
-            call: the operation of which this is a part; None if it is one itself.
+            call: the operation that this is part of; None for an operation of its own.
 
         Raises:
-            StorageError: also if the content is not memlite's.
+            StorageError: the store cannot be read, or the content is not memlite's.
         """
         return await self._items.read(call or self._commands.call(), key)
 
@@ -259,7 +260,7 @@ class ValkeyBackend(Backend):
     # Writing
 
     def put(self, record: Record, replacing: Versioned | Anything | None = ANY) -> Awaitable[int]:
-        """Store a record; see `Backend.put`. `ANY` also replaces what is not memlite's."""
+        """Store a record; see `Backend.put`. `ANY` also replaces content that is not memlite's."""
         call = self._commands.call()
         if replacing is ANY:
             return self._writer.set(call, record)
@@ -272,16 +273,16 @@ class ValkeyBackend(Backend):
         return await self._writer.replace(call, record, before, origin)
 
     async def confirm(self, record: Record) -> None:
-        """Wait until replicas have a state that was read, if changes wait for them.
+        """Wait until replicas have a state that was read, if changes wait for replicas.
 
-        What `get` returns is visible before that, and a failover may undo it.
+        A state is visible to `get` before that, and a failover may undo it.
 
         Args:
-            record: as `get` has returned it, and not expired.
+            record: a record that `get` returned, and that has not expired.
 
         Raises:
-            VersionConflict: it is not current any more.
-            StorageError: too few replicas have it, or that is unknown.
+            VersionConflict: it is no longer current.
+            StorageError: too few replicas have it, or their number is unknown.
         """
         if self._options.wait:
             await self._writer.confirm(self._commands.call(), record)
@@ -295,9 +296,9 @@ class ValkeyBackend(Backend):
             await self._writer.remove(call, key, replacing.version)
 
     async def _as_read(self, call: Call, key: bytes, read: Versioned) -> tuple[int, Origin]:
-        """Return a state that was read: its version and origin; read it again if need be.
+        """Return the version and origin of a state that was read, reading it again if necessary.
 
-        A record that depends on a state belongs to the epoch in which that state was read: a flush
+        A record derived from a state belongs to the epoch in which that state was read: a flush
         since then applies to both.
 
         Raises:
@@ -323,13 +324,13 @@ class ValkeyBackend(Backend):
         try:
             await self._epoch.flush(at)
         except StorageError:
-            self._refresh_now()  # it may have been made
+            self._refresh_now()  # it may have been carried out
             raise
         finally:
             self._tell_of_epoch()
 
     def measure(self, record: Callable[[str, str, int], None]) -> None:
-        """Report how long commands take, by their name."""
+        """Report how long commands take, by name."""
         self._record = record
 
     def stats(self) -> Mapping[str, int | float | str]:

@@ -1,6 +1,6 @@
-"""A read without a task: what takes the reply does the rest.
+"""A read without a task: the object that takes the reply does the rest.
 
-A task that waits for a future takes as much processor time as all the rest of a read.
+A task that waits for a future takes as much processor time as the rest of a read.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ __all__ = ["BegunRead"]
 class BegunRead:
     """Takes the reply to the GET of a key; see `memlite.backends.valkey.node.Promise`.
 
-    Anything but a record or its absence is left to `Items.read`, which needs a task.
+    Any other outcome than a record or its absence is left to `Items.read`, which needs a task.
 
     Args:
         items: parses the reply.
         commands: sends the command.
         key: the key.
-        reader: is told of the outcome.
+        reader: receives the outcome.
     """
 
     __slots__ = ("_began", "_call", "_commands", "_done", "_items", "_key", "_name", "_reader")
@@ -40,7 +40,7 @@ class BegunRead:
         self._done = False
 
     def begin(self) -> bool:
-        """Send the command, now or when it has its turn; return whether it will be."""
+        """Send the command, now or at its turn; return whether it will be sent."""
         node = self._commands.node_for(self._name)
         if node is None:
             return False
@@ -56,7 +56,7 @@ class BegunRead:
         node.send_for(self, ("GET", self._name))
 
     def send(self) -> None:
-        """Send the command, as it has its turn."""
+        """Send the command at its turn."""
         node = self._commands.node_for(self._name)
         if node is None:
             self.set_exception(NotSentError("unavailable"))
@@ -64,12 +64,12 @@ class BegunRead:
             self._send(node)
 
     def give_up(self) -> None:
-        """Leave the rest to others, as the time is over and there was no turn."""
+        """Leave the rest to `Items.read`, as the time was over before its turn."""
         self._done = True
         self._leave(None)
 
     def done(self) -> bool:
-        """Return whether it has taken a reply, or the reason why there is none."""
+        """Return whether it has received a reply, or the reason why there is none."""
         return self._done
 
     def set_result(self, reply: Reply, /) -> None:
@@ -113,13 +113,13 @@ class _Turn:
         self._read = read
 
     def done(self) -> bool:
-        """Return False: nobody else ends the waiting."""
+        """Return False: only the two methods below end the wait."""
         return False
 
     def set_result(self, turn: None, /) -> None:
-        """Send the command soon: at once, a series of those that fail would nest."""
+        """Send the command soon: at once, a series of failing commands would nest."""
         asyncio.get_running_loop().call_soon(self._read.send)
 
     def set_exception(self, error: TimeoutError, /) -> None:
-        """Have the client told of it."""
+        """Report the error to the client."""
         self._read.give_up()

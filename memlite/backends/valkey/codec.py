@@ -36,7 +36,7 @@ VERSION_AT = (3, 18)
 _LAYOUT = b"m1"
 _FIELDS = 8
 _LONG_AGO = 1.0
-# The head has far fewer bytes: a value without a line break must not be searched to its end.
+# An upper limit: a value without a line break must not be searched to its end.
 _MAX_HEAD_LENGTH = 400
 _TRAIL_BYTES = 8 * 17 - 1
 _META = re.compile(rb"(s?)(w?)(b?)(?:u(\d{1,20}))?")
@@ -47,11 +47,11 @@ class DamagedError(Exception):
 
 
 class Origin(NamedTuple):
-    """Where a record came from; the token of records from a store.
+    """The origin of a record; the token of records from a store.
 
     Attributes:
-        epoch: in which the record was stored.
-        trail: the versions before this one, as they are stored.
+        epoch: the epoch in which the record was stored.
+        trail: the versions before this one, as stored.
         as_of: the epoch in which it was read.
     """
 
@@ -60,7 +60,7 @@ class Origin(NamedTuple):
     as_of: int
 
     def followed(self, version: int) -> bytes:
-        """Return the trail of the state that replaces this one, whose version is given."""
+        """Return the trail of the state with the given version that replaces this one."""
         if self.trail == b"-":
             return b"%016x" % version
         return b"%016x,%b" % (version, self.trail[: _TRAIL_BYTES - 17])
@@ -92,7 +92,7 @@ def decode(key: bytes, content: bytes, epoch: Epoch) -> Record:
     Args:
         key: its key.
         content: the content.
-        epoch: tells whether it was flushed; it has expired then.
+        epoch: determines whether it was flushed; if so, the record has expired.
 
     Raises:
         DamagedError: the content is not that of a record.
@@ -103,7 +103,7 @@ def decode(key: bytes, content: bytes, epoch: Epoch) -> Record:
         raise DamagedError
     _, version, flags, expires, stored, stored_in, meta, trail = fields
     try:
-        # A record is made once, with everything: `_replace` costs as much as all the rest.
+        # The record is created with all fields at once: `_replace` costs as much as all the rest.
         until = 0.0 if expires == b"0" else float(expires)
         numbers = int(flags), int(version, 16), int(stored), int(stored_in)
         meta_flags = None if meta == b"-" else _meta_flags(meta)

@@ -1,4 +1,4 @@
-"""Commands to the store, with bounded concurrency, redirections and further attempts."""
+"""Commands to the store, with bounded concurrency, redirections and retries."""
 
 import asyncio
 import re
@@ -30,11 +30,11 @@ from memlite.core.errors import OutOfMemoryError, StorageError, UnconfirmedError
 __all__ = ["LOST", "Commands"]
 
 LOST = object()
-"""Returned for a change without a reply: it may have been carried out, or may yet be."""
+"""The result of a change without a reply: it may have been, or may yet be, carried out."""
 
 _MAX_TEXT = 200
 _REDIRECTIONS = 5
-# Replies that mean that nothing was done, and that another attempt may succeed.
+# Replies that mean that the command was not carried out, and that a retry may succeed.
 _AGAIN = (ClusterDownError, MasterDownError, ReadOnlyError, TryAgainError)
 _AGAIN_WORDS = ("BUSY", "NOREPLICAS", "LOADING")
 _MET_BY_SCRIPT = re.compile(r"Error running script .*@user_script: ?\d+: -(.+)")
@@ -44,16 +44,16 @@ class Commands:
     """Sends commands on one key each.
 
     Args:
-        topology: tells to which server.
+        topology: determines the server for a key.
         concurrency: number of commands that may be in progress at once.
         deadline: seconds for a `Call`.
         confirmed: whether changes wait for replicas.
 
     Attributes:
-        counts: commands, failures and further attempts, and what the caller counts.
+        counts: commands, failures and retries, and the caller's own counts.
         turns: bounds the commands in progress, and counts them.
         confirmed: as above.
-        record: told how long each attempt takes, by the command; see `Backend.measure`. Gets of
+        record: called with the duration of each attempt, by command; see `Backend.measure`. Gets of
             several keys at once are not measured.
     """
 
@@ -84,13 +84,13 @@ class Commands:
         *arguments: bytes | str | int,
         begun: Reply | None = None,
     ) -> Reply:
-        """Send a command that changes nothing, and repeat it until there is a reply.
+        """Send a read-only command, and repeat it until there is a reply.
 
         Args:
             call: the operation it belongs to.
-            name: the key that decides where it is sent.
+            name: the key that determines the server.
             arguments: the command, the key among them.
-            begun: the reply to the first attempt, or why there was none, if that was made already.
+            begun: the reply to the first attempt, or its error, if it was already made.
 
         Raises:
             StorageError: the store refuses it, or there is no reply within the call's time.
@@ -108,15 +108,15 @@ class Commands:
             self.turns.give_back()
 
     async def change(self, call: Call, name: bytes, command: Command) -> Reply:
-        """Send a command that changes something, and repeat it only if it was not carried out.
+        """Send a command that makes a change, and repeat it only if it was not carried out.
 
         Args:
             call: the operation it belongs to.
-            name: the key that decides where it is sent.
+            name: the key that determines the server.
             command: the command, the key among its arguments.
 
         Returns:
-            The reply, or `LOST`; the call is uncertain then.
+            The reply; or `LOST`, after which the call is uncertain.
 
         Raises:
             OutOfMemoryError: the store has no room.
@@ -151,10 +151,10 @@ class Commands:
         return reply
 
     def carried_out(self, call: Call) -> None:
-        """Note that a change was carried out whose reply is lost.
+        """Record that a change with a lost reply was carried out.
 
         Raises:
-            UnconfirmedError: the reply would have told that replicas have it.
+            UnconfirmedError: only the reply would have shown that replicas have the change.
         """
         call.uncertain = False
         if self.confirmed:
@@ -171,7 +171,7 @@ class Commands:
         while len(replies) < len(names):
             await self.turns.take(call)
             taken = 1
-            # Only turns that are free: to hold some and wait for more could go on for ever.
+            # Only free turns: holding some while waiting for more could deadlock.
             while taken < len(names) - len(replies) and self.turns.take_free():
                 taken += 1
             try:
@@ -191,7 +191,7 @@ class Commands:
         return node.send(arguments)
 
     def node_for(self, name: bytes) -> Node | None:
-        """Return the server that has a key; None if there is none, or none that is available."""
+        """Return the server of a key; None if there is none, or it is unavailable."""
         node = self._topology.node_of(name)
         return None if node is None or node.breaker.is_open else node
 
@@ -235,7 +235,7 @@ class Commands:
                 asking = not isinstance(reply, MovedError)  # which is a subclass
                 continue
             if isinstance(reply, ReadOnlyError) and node is not None:
-                node.renew()  # it was the master, or the name stands for another server now
+                node.renew()  # it is no longer the master, or the name now refers to another server
             if not self._may_be_repeated(reply):
                 raise self.refusal(call, reply)
             call.trouble = _text(reply)
@@ -245,7 +245,7 @@ class Commands:
     def _sent(
         self, call: Call, node: Node | None, command: Command, asking: bool, change: bool
     ) -> Awaitable[Reply]:
-        """Send a command once, and return what to await for its reply; see `Node.send`."""
+        """Send a command once, and return an awaitable for its reply; see `Node.send`."""
         self.counts["commands"] += 1
         if node is None:
             return _resolved(ClusterDownError("no server has this slot"))
@@ -260,7 +260,7 @@ class Commands:
         return self._timed(operation, reply)
 
     async def _timed(self, operation: str, reply: Awaitable[Reply]) -> Reply:
-        assert self.record is not None  # noqa: S101 - otherwise nobody wants to know
+        assert self.record is not None  # noqa: S101 - only called while measuring
         began = perf_counter_ns()
         outcome = "failed"
         try:
@@ -276,7 +276,7 @@ class Commands:
 
     def _unconfirmed(self, call: Call, text: str) -> UnconfirmedError:
         self.counts["unconfirmed"] += 1
-        call.uncertain = False  # it was made, whatever became of earlier attempts
+        call.uncertain = False  # it was carried out, whatever happened to earlier attempts
         return UnconfirmedError(str(call.error(text)))
 
     def _redirected(self, error: AskError, node: Node | None) -> Node:
@@ -318,7 +318,7 @@ def _resolved(reply: Reply) -> "asyncio.Future[Reply]":
 
 
 def _met_by_script(error: Exception) -> Exception:
-    """Return what a script has met, which servers before 7.0 put into an error of their own."""
+    """Return the error met by a script, which servers before 7.0 wrap in another error."""
     found = _MET_BY_SCRIPT.match(str(error)) if isinstance(error, ResponseError) else None
     if found is None:
         return error

@@ -14,7 +14,7 @@ __all__ = ["connection_of", "sentinel_connection_of", "tracking_connection_of"]
 
 
 class _TlsConnection(SSLConnection):
-    """A connection with TLS as a context says, made once for all connections."""
+    """A connection with TLS, using an SSL context that is shared by all connections."""
 
     def __init__(self, context: ssl.SSLContext, **settings: Any) -> None:
         super().__init__(**settings)
@@ -25,17 +25,17 @@ class _TlsConnection(SSLConnection):
 
 
 def connection_of(options: Options, address: Address) -> Connection:
-    """Return a connection to a server that has items, which is not connected yet."""
+    """Return a connection to a server with items; it is not connected yet."""
     return _connection(options, address, db=options.database, **_access(options))
 
 
 def sentinel_connection_of(options: Options, address: Address) -> Connection:
-    """Return a connection to a Sentinel, which is not connected yet."""
+    """Return a connection to a Sentinel; it is not connected yet."""
     return _connection(options, address, password=options.sentinel_password or None)
 
 
 def tracking_connection_of(options: Options, address: Address) -> Connection:
-    """Return a connection on which the store may tell of something; it is not connected yet."""
+    """Return a connection for messages from the store; it is not connected yet."""
     return _connection(options, address, protocol=3, **_access(options))
 
 
@@ -54,7 +54,7 @@ def _connection(
         "port": port,
         **access,
         "protocol": protocol,
-        # Time limits and further attempts are handled by whoever sends.
+        # Time limits and retries are the sender's responsibility.
         "socket_timeout": None,
         "socket_connect_timeout": options.timeout,
         "retry": Retry(NoBackoff(), 0),

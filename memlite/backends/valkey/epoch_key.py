@@ -10,9 +10,9 @@ __all__ = ["EpochKey"]
 
 
 class EpochKey:
-    """A key under the prefix, which is not an item's; its version is its content.
+    """A key under the prefix that is not an item; its version is its content.
 
-    No two schedules of epochs are the same, so none of them comes back. See
+    No two schedules of epochs are the same, so no version ever recurs. See
     `memlite.backends.remote.epoch.Register` for the methods.
 
     Args:
@@ -37,9 +37,9 @@ class EpochKey:
         return None if text == known else Content(text, text)
 
     async def write(self, call: Call, text: bytes, expect: object) -> object:
-        """Write the key; without a reply, the next look at it tells whether it was written.
+        """Write the key; without a reply, the next read shows whether it was written.
 
-        It does not tell whether replicas have it: if they must, that is an error.
+        It does not show whether replicas have it: if they must, that is an error.
         """
         assert isinstance(expect, bytes)  # noqa: S101 - as `read` and `write` returned it
         reply = await self._commands.run(call, REPLACE, self._name, 0, -1, expect, text)
@@ -55,10 +55,10 @@ class EpochKey:
         return b""
 
     async def _confirm(self, call: Call) -> None:
-        """See that replicas have the content that another server has written meanwhile.
+        """Make sure that replicas have the content that another server has written meanwhile.
 
-        Its flush may be taken for this server's, and be acknowledged; that it did not reach the
-        replicas is only known to the other server.
+        The other server's flush may be taken for this server's, and be acknowledged; only the other
+        server knows whether it reached the replicas.
 
         Raises:
             StorageError: they do not have it, or it is unknown.

@@ -1,8 +1,8 @@
 """A batch of commands and their replies on a connection of redis-py.
 
 redis-py's own methods take a dozen calls for a command and three coroutines for a reply, which is
-half of the processor time of a pipeline. Here hiredis, which redis-py uses too, packs and parses
-without them; only for a reply that has not arrived yet there is something to await.
+half of the processor time of a pipeline. This module calls hiredis, which redis-py uses too, to
+pack and parse directly. It awaits only replies that have not arrived yet.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,10 +21,10 @@ Arguments = tuple[bytes | str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """A command that depends on the moment at which it is sent.
+    """A command whose arguments depend on the time at which it is sent.
 
     Attributes:
-        name: what it is called in metrics.
+        name: its name in metrics.
         made: returns its arguments.
     """
 
@@ -35,10 +35,10 @@ class Late:
 Command = Arguments | Late
 
 Reply = object
-"""What a command returned; a `ResponseError` if the server refused it."""
+"""The result of a command; a `ResponseError` if the server refused it."""
 
 MISSING = NOT_ENOUGH_DATA
-"""In place of a reply that has not arrived yet."""
+"""Stands for a reply that has not arrived yet."""
 
 # Larger batches are not copied into one piece.
 _JOINED = 64 * 1024
@@ -46,7 +46,7 @@ _JOINED = 64 * 1024
 
 async def send(connection: Connection, commands: Sequence[Arguments]) -> None:
     """Send commands, and wait until there is room for more."""
-    # Its stub has a tuple of one element.
+    # The type stub declares a tuple of one element.
     packed = [pack_command(arguments) for arguments in commands]  # type: ignore[arg-type]
     if len(packed) > 1 and sum(map(len, packed)) < _JOINED:
         packed = [b"".join(packed)]
@@ -54,10 +54,10 @@ async def send(connection: Connection, commands: Sequence[Arguments]) -> None:
 
 
 class Replies:
-    """The replies to what was sent over a connection.
+    """The replies to commands sent over a connection.
 
     Args:
-        connection: a connection that is open.
+        connection: an open connection.
     """
 
     __slots__ = ("_parse", "_parser")
@@ -70,8 +70,8 @@ class Replies:
         """Return the next reply, or `MISSING` if not all of it has arrived.
 
         Raises:
-            ConnectionError: of redis-py: the server says that the connection is of no use.
-            InvalidResponse: of redis-py: that is no reply.
+            ConnectionError: of redis-py: the server reports that the connection is unusable.
+            InvalidResponse: of redis-py: the data is not a reply.
         """
         reply = self._parse()
         if isinstance(reply, NoConnectionError):

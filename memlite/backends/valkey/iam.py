@@ -1,7 +1,7 @@
-"""Access tokens of Google's IAM in place of a password, for Memorystore for Valkey.
+"""Google IAM access tokens in place of a password, for Memorystore for Valkey.
 
-A token holds for an hour. A connection that was made with one stays open for longer; each new
-connection gets the current one. See
+A token is valid for an hour. A connection authenticated with it stays open for longer; each new
+connection gets the current token. See
 https://cloud.google.com/memorystore/docs/valkey/about-iam-auth.
 """
 
@@ -19,7 +19,7 @@ from redis.exceptions import ConnectionError as NoConnectionError
 __all__ = ["HOST_VARIABLE", "AccessTokens"]
 
 HOST_VARIABLE: Final = "GCE_METADATA_HOST"
-"""Names another metadata server, as for Google's own libraries."""
+"""Specifies another metadata server, as for Google's own libraries."""
 
 _HOST: Final = "metadata.google.internal"
 _PATH: Final = "/computeMetadata/v1/instance/service-accounts/default/token"
@@ -29,11 +29,11 @@ _EARLY: Final = 120.0
 
 
 class AccessTokens(CredentialProvider):
-    """The tokens of the service account that this machine has, from its metadata server.
+    """The tokens of this machine's service account, from its metadata server.
 
     Args:
-        user: whom to authenticate as; empty for the store's default user.
-        environment: may name another metadata server.
+        user: the user to authenticate as; empty for the store's default user.
+        environment: may specify another metadata server.
         clock: returns seconds that never decrease.
     """
 
@@ -51,7 +51,7 @@ class AccessTokens(CredentialProvider):
         self._turn = asyncio.Lock()
 
     async def get_credentials_async(self) -> tuple[str] | tuple[str, str]:
-        """Return a token that is valid for two minutes at least, unless there is none such.
+        """Return a token, if possible one that is valid for at least two minutes.
 
         Raises:
             ConnectionError: of redis-py: the metadata server has none.
@@ -68,7 +68,7 @@ class AccessTokens(CredentialProvider):
             f"http://{self._host}{_PATH}", headers={"Metadata-Flavor": "Google"}
         )
         try:
-            # A proxy for the way out must not get the token.
+            # An outbound HTTP proxy must not see the token.
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
             with opener.open(request, timeout=_SECONDS) as reply:
                 found = json.load(reply)

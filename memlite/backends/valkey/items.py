@@ -16,7 +16,7 @@ from memlite.core.errors import StorageError
 
 __all__ = ["Items"]
 
-# What means something in a pattern.
+# Characters with a special meaning in patterns.
 _SPECIAL = re.compile(rb"[\\*?\[\]^]")
 
 
@@ -24,10 +24,10 @@ class Items:
     """The strings of keys.
 
     Args:
-        commands: gives access to them.
+        commands: sends the commands.
         prefix: begins their names.
-        clock: tells how long a record has until it expires.
-        epoch: tells which records were flushed.
+        clock: determines the remaining lifetime of records.
+        epoch: determines which records were flushed.
     """
 
     def __init__(self, commands: Commands, prefix: str, clock: Clock, epoch: Epoch) -> None:
@@ -51,20 +51,20 @@ class Items:
 
     @property
     def pattern(self) -> bytes:
-        """Matches the names of all items; for SCAN."""
+        """A pattern that matches the names of all items, for SCAN."""
         return _SPECIAL.sub(rb"\\\g<0>", self._start) + b"*"
 
     def new_version(self) -> int:
-        """Return a version that no other state of any key has: 63 random bits.
+        """Return a version unique among all states of all keys: 63 random bits.
 
-        Clients that take cas uniques for signed numbers can read it.
+        Clients that parse cas uniques as signed numbers can read it.
         """
         return self._versions.getrandbits(63) or 1
 
     def lifetime(self, record: Record) -> tuple[int, ...]:
         """Return the milliseconds after which a record expires; nothing for never.
 
-        The store counts from when it gets the command, so its clock need not agree with this one.
+        The store counts from the arrival of the command, so its clock need not agree with this one.
         """
         if not record.expires:
             return ()

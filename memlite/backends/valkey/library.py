@@ -1,8 +1,8 @@
-"""What is used of redis-py beyond its documented interface, and the versions that have it.
+"""Access to redis-py beyond its documented interface, and the versions that support it.
 
 The parser of a connection, its `hiredis.Reader` and the marker for a reply that has not arrived
-yet are internal to redis-py, which may change them in any major version. Nothing else in memlite
-touches them, and `check` tells at the start if they are not what they were.
+yet are internal to redis-py, which may change them in any major version. No other module of memlite
+uses them, and `check` detects changes to them at start-up.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,7 +17,7 @@ from memlite.core.errors import StartError
 try:
     from redis._parsers.hiredis import NOT_ENOUGH_DATA
 except ImportError:
-    NOT_ENOUGH_DATA = object()  # which no reader returns, as `check` finds out
+    NOT_ENOUGH_DATA = object()  # no reader returns it, and `check` notices
 
 __all__ = ["NOT_ENOUGH_DATA", "check", "parser_of", "tell_of_changes"]
 
@@ -26,10 +26,10 @@ _NEEDED: Final = "redis>=8.0,<9 and hiredis>=3.2"  # as in pyproject.toml
 
 
 def check() -> None:
-    """Check that the versions that are installed have what is used.
+    """Check that the installed versions have the internals used here.
 
     Raises:
-        StartError: they do not. The text says which are needed.
+        StartError: they do not. The text says which versions are needed.
     """
     version = tuple(redis.VERSION[:2])
     if not (_FROM <= version < _BELOW and _has_what_is_used()):
@@ -43,7 +43,7 @@ def _has_what_is_used() -> bool:
     connection = Connection()
     try:
         parser = parser_of(connection)
-        parser.on_connect(connection)  # as when it is open, only that there is nothing to read
+        parser.on_connect(connection)  # as if it were open, but with nothing to read
         nothing = parser._reader.gets()
         used = parser.read_from_socket, parser.set_invalidation_push_handler
         return (
@@ -63,5 +63,5 @@ def parser_of(connection: Connection) -> Any:
 def tell_of_changes(
     connection: Connection, told: Callable[[Sequence[Any]], Awaitable[None]]
 ) -> None:
-    """Have a function called with each message of the store about keys that have changed."""
+    """Call a function with each message from the store about changed keys."""
     parser_of(connection).set_invalidation_push_handler(told)

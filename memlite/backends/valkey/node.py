@@ -1,8 +1,8 @@
 """One server of the store: commands to it are sent in batches, over a few connections.
 
-A command waits until a connection is free, and is sent together with all others that wait then.
-This takes a sixth of the processor time of a connection for each command in progress, and no
-timer: under load, batches grow by themselves.
+A command waits until a connection is free, and is sent together with all other waiting commands.
+This takes a sixth of the processor time of one connection per command in progress, and no timer:
+under load, batches grow by themselves.
 """
 
 import asyncio
@@ -41,22 +41,22 @@ __all__ = [
 
 Address = tuple[str, int]
 
-# Connections to a server for each queue, and from how many commands that wait another one is used.
+# Connections to a server per queue, and the number of waiting commands at which another is used.
 _CONNECTIONS = 4
 _ANOTHER_FROM = 32
 _AT_ONCE = 64
-# Seconds after which a connection without traffic is looked at before it is used again.
+# Seconds without traffic after which a connection is checked before it is used again.
 _IDLE = 1.0
-# The least seconds between two times that connections are made again, see `Node.renew`.
+# The minimum number of seconds between two renewals of connections, see `Node.renew`.
 _RENEWALS = 0.1
 _FAILURES = (RedisError, OSError, EOFError, TimeoutError)
 
 
 class Promise(Protocol):
-    """What takes a reply: a future, or something that is told of it without a turn of the loop."""
+    """Receives a reply: a future, or an object notified without a turn of the event loop."""
 
     def done(self) -> bool:
-        """Return whether it has taken one."""
+        """Return whether it has received one."""
 
     def set_result(self, reply: Reply, /) -> None:
         """Take the reply."""
@@ -65,7 +65,7 @@ class Promise(Protocol):
         """Take the reason why there is none."""
 
 
-# A command, what takes its reply, and whether to announce it by ASKING.
+# A command, the receiver of its reply, and whether to announce it with ASKING.
 _Request = tuple[Command, Promise, bool]
 
 
@@ -74,12 +74,12 @@ class NotSentError(Exception):
 
 
 class LostError(Exception):
-    """A command was sent, and there was no reply: it may have been carried out, or may yet be."""
+    """A command was sent without a reply: it may have been, or may yet be, carried out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What changes wait for: see https://valkey.io/commands/wait.
+    """The confirmation that changes wait for; see https://valkey.io/commands/wait.
 
     Attributes:
         replicas: how many must have confirmed a change.
@@ -95,7 +95,7 @@ class Confirmation:
         return "WAIT", self.replicas, round(self.seconds * 1000)
 
     def missed(self, replicas: object) -> UnconfirmedError:
-        """Return the error for a change that only so many replicas have confirmed."""
+        """Return the error for a change that only this number of replicas have confirmed."""
         return UnconfirmedError(
             f"the change was made, but {replicas} of {self.replicas} replicas have confirmed it "
             f"within {self.seconds:g} s: a failover may undo it"
@@ -103,7 +103,7 @@ class Confirmation:
 
 
 class _Link:
-    """A connection, with when it was used last, and since when it is open, in monotonic seconds."""
+    """A connection, its time of last use, and when it was opened, in monotonic seconds."""
 
     __slots__ = ("connection", "since", "used")
 
@@ -113,10 +113,10 @@ class _Link:
 
 
 class _Queue:
-    """Commands that wait, and the tasks that send them, each over a connection of its own.
+    """Waiting commands, and the tasks that send them, each over a connection of its own.
 
     Args:
-        confirmation: what each batch waits for.
+        confirmation: the confirmation that each batch waits for.
     """
 
     __slots__ = ("confirmation", "lanes", "waiting")
@@ -132,16 +132,16 @@ class Node:
 
     Args:
         address: host and port.
-        connect: makes a connection, which is not connected yet.
+        connect: creates a connection, which is not connected yet.
         limits: ends batches that take too long.
-        timeout: seconds for a batch, connecting included, and without what it waits for replicas.
-        confirmation: what changes wait for; None for nothing.
-        only_master: whether a server that is a replica is not used; one of a cluster says so
-            itself.
+        timeout: seconds for a batch, including connecting but not the wait for replicas.
+        confirmation: the confirmation that changes wait for; None for none.
+        only_master: whether not to use a server that is a replica; in a cluster, a replica reports
+            that itself.
 
     Attributes:
         address: as above.
-        breaker: is informed of every batch; whoever sends asks it before.
+        breaker: informed of the outcome of every batch; senders consult it first.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Node:
         self._only_master = only_master
         self._reads = self._changes = _Queue()
         if confirmation is not None:
-            self._changes = _Queue(confirmation)  # or reads would wait for replicas, too
+            self._changes = _Queue(confirmation)  # otherwise reads would wait for replicas, too
         self._free: list[_Link] = []
         self._renewed = 0.0  # when connections were last told to connect again
         self._loop = asyncio.get_running_loop()
@@ -175,8 +175,8 @@ class Node:
 
         Args:
             command: the command.
-            asking: whether to announce it by ASKING, as a redirection told to.
-            change: whether it changes something, which replicas may have to confirm.
+            asking: whether to announce it with ASKING, as a redirection demanded.
+            change: whether it makes a change, which replicas may have to confirm.
 
         Returns:
             A future of the reply. It raises `NotSentError`, `LostError` or `UnconfirmedError`, at
@@ -189,7 +189,7 @@ class Node:
     def send_for(
         self, promise: Promise, command: Command, asking: bool = False, change: bool = False
     ) -> None:
-        """Send a command for something that takes the reply; see `send`."""
+        """Send a command and pass the reply to `promise`; see `send`."""
         if self._closed:  # another server has taken over since the caller looked
             promise.set_exception(NotSentError("it is not used any more"))
             return
@@ -204,7 +204,7 @@ class Node:
         queue.lanes.add(self._loop.create_task(self._run(queue, link)))
 
     def renew(self) -> None:
-        """Connect again before anything else is sent, as the name may stand for another server."""
+        """Reconnect before the next command, as the name may now refer to another server."""
         if monotonic() - self._renewed >= _RENEWALS:
             self._renewed = monotonic()
 
@@ -224,7 +224,7 @@ class Node:
         self._free.clear()
 
     async def _run(self, queue: _Queue, link: _Link) -> None:
-        """Send what waits, until nothing does."""
+        """Send waiting commands until there are none."""
         waiting, confirmation = queue.waiting, queue.confirmation
         try:
             while waiting:
@@ -235,7 +235,8 @@ class Node:
                     self._end(batch, LostError("closed"))
                 link.used = monotonic()
         finally:
-            # At once, and not by a callback: what is sent meanwhile would start no other lane.
+            # At once rather than in a callback: commands sent meanwhile would not start another
+            # lane.
             lane = asyncio.current_task()
             assert lane is not None  # noqa: S101 - for the type checker
             queue.lanes.discard(lane)
@@ -265,7 +266,7 @@ class Node:
             self._end(batch, NotSentError(f"cannot connect: {_reason(error)}"))
             return
         if confirmation:
-            due += confirmation.seconds  # replicas that are missing do not make the server dead
+            due += confirmation.seconds  # missing replicas do not mean that the server is dead
         try:
             await self._limits.run(self._talk(connection, batch, confirmation), due)
         except _FAILURES as error:
@@ -273,22 +274,22 @@ class Node:
             self.breaker.failed()
             self._end(batch, LostError(_reason(error)))
             return
-        except BaseException:  # what has not been read yet must not be taken for other replies
+        except BaseException:  # unread replies must not be taken for those of later commands
             await connection.disconnect(nowait=True)
             raise
         if self.breaker.recent_failures:
             self.breaker.succeeded()
 
     async def _prepare(self, link: _Link) -> None:
-        """Connect, unless the connection is open still and need not be made again."""
+        """Connect, unless the connection is still open and need not be renewed."""
         connection = link.connection
-        # What can be read without a request is the end.
+        # Readable data without a request means that the connection was closed.
         if connection.is_connected and (link.since <= self._renewed or await connection.can_read()):
             await connection.disconnect(nowait=True)
         if not connection.is_connected:
             link.since = monotonic()
             await connection.connect()
-            # A server that is still loading its data says so here, before anything is sent to it.
+            # A server that is still loading its data reports that here, before any command is sent.
             await connection.send_command("PING", check_health=False)
             await connection.read_response()
             if self._only_master:
@@ -336,7 +337,7 @@ class Node:
 async def _confirmed(
     replies: Replies, batch: Sequence[_Request], confirmation: Confirmation
 ) -> None:
-    """Pass on the replies to changes once replicas have confirmed them, or have not."""
+    """Pass on the replies to changes, once it is known whether replicas have confirmed them."""
     found = []
     for _, _, asking in batch:
         if asking:
@@ -349,7 +350,7 @@ async def _confirmed(
     for (_, future, _), reply in zip(batch, found, strict=True):
         if future.done():
             continue
-        # Nothing was changed if it was refused, or its condition did not hold.
+        # The command changed nothing if it was refused, or if its condition did not hold.
         unchanged = not reply or isinstance(reply, ResponseError)
         if unchanged or replicas >= confirmation.replicas:
             future.set_result(reply)

@@ -53,23 +53,23 @@ class Options:
         host: its name or address.
         port: its port.
         prefix: begins all names of items; the epoch is stored under it, too.
-        scheme: that of the URL.
-        user: whom to authenticate as; empty for the store's default user.
-        password: of the user; empty to send none.
+        scheme: the scheme of the URL.
+        user: the user to authenticate as; empty for the store's default user.
+        password: the user's password; empty to send none.
         tls: how to connect with TLS; None without.
-        timeout: seconds after which a request is given up.
-        deadline: seconds for an operation, including further attempts and waiting for its turn.
+        timeout: seconds after which a request is abandoned.
+        deadline: seconds for an operation, including retries and waiting for its turn.
         concurrency: number of requests that may be in progress at once.
-        cluster: whether the store must be a cluster, or must not; None to ask it.
+        cluster: whether the store must or must not be a cluster; None to ask the store.
         database: the number of the database; a cluster has only 0.
         wait: how many replicas must have a change before it is acknowledged.
-        wait_timeout: seconds that they may take.
-        tracking: whether the store tells of changes by other servers, for a near cache.
-        sentinels: the servers in the URL, if they are Sentinels, of which `host` and `port` are the
-            first.
-        service: what these call the store; empty if there are none.
-        sentinel_password: of these, empty to send none.
-        tokens: in place of the password; None for none.
+        wait_timeout: seconds to wait for them.
+        tracking: whether the store announces changes by other servers, for a near cache.
+        sentinels: the servers in the URL, if they are Sentinels; `host` and `port` are the first of
+            them.
+        service: the Sentinels' name for the store; empty if there are none.
+        sentinel_password: the Sentinels' password; empty to send none.
+        tokens: access tokens used in place of the password; None for none.
     """
 
     host: str
@@ -107,10 +107,10 @@ def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) 
 
     Args:
         url: the URL.
-        environment: has the password, unless the URL names a file.
+        environment: contains the password, unless the URL names a file.
 
     Raises:
-        ConfigError: something is wrong with it, or a file it names cannot be read.
+        ConfigError: the URL is invalid, or a file that it names cannot be read.
     """
     tls = url.scheme in _WITH_TLS
     start = f"--backend: {url.scheme}: "

@@ -1,4 +1,4 @@
-"""Whether the server is still the master: only whoever changes something is told that it is not."""
+"""Checks whether the server is still the master: replicas report it only in reply to changes."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,17 +8,17 @@ from memlite.backends.valkey.topology import Topology
 
 __all__ = ["RoleWatch"]
 
-# INFO and not ROLE: users may call it anyway. One without that permission gets an error, which
-# tells nothing.
+# INFO rather than ROLE: users need the permission for it anyway. Without it, the reply is an error,
+# which has no effect.
 _QUESTION = ("INFO", "replication")
 _REPLICA = b"\r\nrole:slave\r\n"
 
 
 class RoleWatch:
-    """Asks a server for its role, and has connections made again once it is a replica.
+    """Asks a server for its role, and renews connections once it is a replica.
 
-    The name of the server may stand for another one by then, or a Sentinel know it. A server of a
-    cluster is not asked: as a replica, it redirects reads, too.
+    By then, its name may refer to another server, or a Sentinel may know the new master. Servers of
+    a cluster are not asked: as replicas, they redirect reads, too.
 
     Args:
         topology: the servers of the store.
@@ -31,7 +31,7 @@ class RoleWatch:
         self._look: asyncio.Task[None] | None = None
 
     def look(self) -> None:
-        """Ask, unless that is in progress."""
+        """Ask, unless a request is already in progress."""
         if not self._topology.clustered and (self._look is None or self._look.done()):
             self._look = asyncio.ensure_future(self._ask())
 
@@ -40,14 +40,14 @@ class RoleWatch:
         try:
             reply = await node.send(_QUESTION)
         except (NotSentError, LostError):
-            return  # others notice that, too
+            return  # commands notice that, too
         if isinstance(reply, bytes) and _REPLICA in reply:
             node.renew()
             self._topology.suspect()
             self._demoted(node.address)
 
     async def close(self) -> None:
-        """End a question that is in progress."""
+        """Cancel a request in progress."""
         if self._look is not None:
             self._look.cancel()
             await asyncio.wait([self._look])

@@ -1,7 +1,7 @@
-"""What the store does in one step: a change on condition that the current state is a given one.
+"""Scripts for atomic changes: a change on condition that the current state is a given one.
 
-``SET … IFEQ``, which newer servers have, compares the whole value, which would have to be sent
-along. The script compares a part of it and copies nothing.
+``SET … IFEQ`` of newer servers compares the whole value, which would have to be sent along. The
+script compares a part of it and copies nothing.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ return 1
 """)
 """Replaces a string if a part of it, from one offset to another, is as expected.
 
-The arguments are the two offsets, the expected part (nothing, if there is to be no string), the new
-content (none to delete it), and the milliseconds after which it expires (none for never). Returns 1
+The arguments are the two offsets, the expected part (empty if the string must not exist), the new
+content (omitted to delete it), and the milliseconds until it expires (omitted for never). Returns 1
 if it did, else 0.
 """

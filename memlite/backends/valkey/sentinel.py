@@ -1,4 +1,4 @@
-"""A master and its replicas, watched by Sentinels, which tell which server is the master now.
+"""A master and its replicas, monitored by Sentinels, which know the current master.
 
 See https://valkey.io/topics/sentinel-clients.
 """
@@ -15,12 +15,12 @@ __all__ = ["SentinelTopology"]
 
 
 class SentinelTopology(Topology):
-    """The master, as the Sentinels know it.
+    """The master, as reported by the Sentinels.
 
     Args:
         sentinels: the Sentinels; the first one that answers is asked first next time.
-        service: what they call the master.
-        make: makes a node for a master.
+        service: their name for the master.
+        make: creates a node for a master.
     """
 
     def __init__(
@@ -34,11 +34,11 @@ class SentinelTopology(Topology):
     async def discover(self) -> None:
         """Ask the Sentinels for the master.
 
-        A Sentinel that has been away may name one that has failed: if the present one fails, those
-        that name another are believed rather than those that still name it.
+        A Sentinel that has been down may name a failed master. If the present master fails,
+        Sentinels that name another one take precedence over those that still name it.
 
         Raises:
-            ResponseError: all that reply refuse to tell, or do not know it.
+            ResponseError: all Sentinels that reply refuse to tell, or do not know the master.
             NotSentError: none can be reached.
             LostError: none replies.
         """
@@ -49,7 +49,7 @@ class SentinelTopology(Topology):
             try:
                 address = await self._master_of(sentinel)
             except (NotSentError, LostError, ResponseError) as error:
-                # What a Sentinel has replied says more than that another one is down.
+                # A Sentinel's reply is more informative than the failure of another one.
                 if not isinstance(problem, ResponseError):
                     problem = error
                 continue

@@ -1,4 +1,4 @@
-"""Whether the store can be used, checked before the server serves."""
+"""Checks that the store is usable before the server starts serving."""
 
 import logging
 import secrets
@@ -21,19 +21,19 @@ __all__ = ["check"]
 
 _log = logging.getLogger("memlite")
 
-# Of replies to the greeting of a connection.
+# Parts of replies to a connection's greeting.
 _NO_PASSWORD = ("NOAUTH", "Authentication required")
 _WRONG_PASSWORD = ("WRONGPASS", "invalid username-password")
 _NEEDS_NO_PASSWORD = "without any password configured"  # noqa: S105 - an error
 
-# The first with user names. Older ones are not maintained any more.
+# The first version with user names. Older ones are no longer maintained.
 _LEAST_VERSION = (6, 0)
 
 
 async def check(options: Options, topology: Topology) -> None:
     """Check that the store can be reached and used, and find out whether it is a cluster.
 
-    Warns of settings by which it loses items.
+    Logs warnings about settings that make the store lose items.
 
     Args:
         options: the store, and how to reach it.
@@ -60,7 +60,7 @@ async def _find_master(options: Options, topology: Topology) -> None:
         try:
             await topology.seed.send(("PING",))
         except (NotSentError, LostError):
-            await topology.discover()  # perhaps that Sentinel does not know of a failover yet
+            await topology.discover()  # the Sentinel may not know of a failover yet
     except ResponseError as error:
         raise _cannot(options, f"no Sentinel tells the master: {error}") from None
     except (NotSentError, LostError) as error:
@@ -80,7 +80,7 @@ async def _find_master(options: Options, topology: Topology) -> None:
 
 
 async def _info(options: Options, node: Node) -> Mapping[str, str]:
-    """Return what the server says of itself; nothing if it is not permitted."""
+    """Return the server's INFO; empty if it is not permitted."""
     reply = await node.send(("INFO",))
     if isinstance(reply, bytes):
         lines = reply.decode(errors="replace").splitlines()
@@ -127,7 +127,7 @@ async def _find_cluster(options: Options, topology: Topology, info: Mapping[str,
 
 
 async def _try_commands(options: Options, topology: Topology) -> None:
-    """Run every command that is needed, on a key of its own."""
+    """Run every required command on a key of its own."""
     name = f"{options.prefix}/check-{secrets.token_hex(8)}".encode()
     node = topology.node_of(name)
     assert node is not None  # noqa: S101 - all slots have a server

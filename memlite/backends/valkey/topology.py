@@ -1,4 +1,4 @@
-"""Which server has which key: one server has them all, or each master of a cluster some slots.
+"""The server of each key: one server has all keys, or each master of a cluster some slots.
 
 See https://valkey.io/topics/cluster-spec.
 """
@@ -21,7 +21,7 @@ __all__ = ["SLOTS", "Topology", "slots_of"]
 SLOTS: Final = 16_384
 """Number of slots of every cluster."""
 
-# Seconds between two looks at the cluster.
+# Seconds between requests for the cluster's slots.
 _PAUSE = 0.5
 
 _log = logging.getLogger("memlite")
@@ -32,7 +32,7 @@ class Topology:
 
     Args:
         seed: the server in the URL.
-        make: makes a node.
+        make: creates a node.
 
     Attributes:
         clustered: whether it is a cluster; `discover` finds out.
@@ -70,7 +70,7 @@ class Topology:
         return sum(node is not None for node in self._slots)
 
     def node_of(self, name: bytes) -> Node | None:
-        """Return the server that has a key; None if no one has its slot."""
+        """Return the server of a key; None if no server has its slot."""
         if not self.clustered:
             return self._nodes[self._seed]
         return self._slots[key_slot(name)]
@@ -83,7 +83,7 @@ class Topology:
         return node
 
     def moved(self, slot: int, address: Address) -> Node:
-        """Note that a server said where a slot is now; return the server that has it."""
+        """Record a slot's new server, as reported by another; return the new server."""
         node = self.node(address)
         if self.clustered:
             self._slots[slot] = node
@@ -91,7 +91,7 @@ class Topology:
         return node
 
     def suspect(self) -> None:
-        """Look at the cluster in the background, as a server did not do what it should."""
+        """Query the cluster in the background, because a server misbehaved."""
         looking = self._look is not None and not self._look.done()
         if self.changes and not looking and monotonic() - self._looked >= _PAUSE:
             self._looked = monotonic()
@@ -120,7 +120,7 @@ class Topology:
         self._adopt(slots_of(reply, self._seed[0]))
 
     async def look(self) -> bool:
-        """Ask one server after the other, those first that were well; return whether one told."""
+        """Ask the servers in turn, healthy ones first; return whether one replied."""
         for node in sorted(self._nodes.values(), key=lambda node: node.breaker.recent_failures):
             with contextlib.suppress(NotSentError, LostError, ValueError):
                 reply = await node.send(("CLUSTER", "SLOTS"))
@@ -137,12 +137,12 @@ class Topology:
         self._retire()
 
     def _use(self, address: Address) -> None:
-        """Take a server for the only master."""
+        """Use a server as the only master."""
         self._seed = self.node(address).address
         self._retire()
 
     def _retire(self) -> None:
-        """Close the connections to servers that have no keys any more."""
+        """Close the connections to servers that no longer have keys."""
         for address in set(self._nodes) - {node.address for node in self.masters} - {self._seed}:
             task = asyncio.ensure_future(self._nodes.pop(address).close())
             self._retired.add(task)
@@ -164,7 +164,7 @@ def slots_of(reply: object, asked: str) -> list[tuple[int, int, Address]]:
 
     Args:
         reply: the reply.
-        asked: the host that was asked, which may leave out its own.
+        asked: the host that was asked, which may leave out its own name.
 
     Raises:
         ValueError: it is not such a reply.

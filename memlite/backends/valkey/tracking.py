@@ -1,4 +1,4 @@
-"""Learning from the store which keys have changed, whoever has changed them.
+"""Learns from the store which keys have changed, through any client.
 
 A connection to each master asks for the names of all keys with a prefix that change or expire
 (``CLIENT TRACKING ON BCAST``, https://valkey.io/topics/client-side-caching), so the store need not
@@ -24,14 +24,14 @@ __all__ = ["Tracking"]
 _log = logging.getLogger("memlite")
 
 _FAILURES = (RedisError, OSError, EOFError, TimeoutError)
-# Seconds between two attempts to connect, and between two requests for a sign of life.
+# Seconds between two attempts to connect, and between two keepalive requests.
 _PAUSE = 1.0
-# And after a failure that another attempt will hardly mend.
+# The same, after a failure that a retry is unlikely to fix.
 _LONG_PAUSE = 60.0
 
 
 class _Life:
-    """When a connection has given a sign of life, in seconds of the monotonic clock."""
+    """When a connection last gave a sign of life, in seconds of the monotonic clock."""
 
     def __init__(self) -> None:
         self.seen = time.monotonic()
@@ -41,14 +41,14 @@ class Tracking:
     """Follows the masters of a store.
 
     Args:
-        connect: makes a connection that is not connected yet, with RESP3.
-        prefixes: begin the names of the keys.
-        changed: called with the name of each key that has changed; with None if any may have, as
-            a connection was not there.
-        timeout: seconds without a sign of life after which a connection is given up.
+        connect: creates a connection with RESP3, which is not connected yet.
+        prefixes: the prefixes of the names of the keys.
+        changed: called with the name of each key that has changed; with None if any may have
+            changed while a connection was down.
+        timeout: seconds without a sign of life after which a connection counts as lost.
 
     Attributes:
-        changes: how many names have been received.
+        changes: number of names received.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Tracking:
 
     @property
     def open(self) -> int:
-        """Number of masters that tell of changes now."""
+        """Number of masters that report changes now."""
         return len(self._open)
 
     def follow(self, masters: Iterable[Address]) -> None:
@@ -128,7 +128,7 @@ class Tracking:
                 "CLIENT", "TRACKING", "ON", "BCAST", *prefixes, check_health=False
             )
             await connection.read_response(push_request=True)
-        self._changed(None)  # nobody has told of earlier changes
+        self._changed(None)  # earlier changes were not reported
 
     async def _listen(self, connection: Connection) -> None:
         """Return, or raise the failure, once the connection is lost or gives no sign of life."""
@@ -163,7 +163,7 @@ class Tracking:
 
     async def _received(self, message: Sequence[Any]) -> None:
         names = message[1]
-        if names is None:  # the store has removed all keys
+        if names is None:  # the store was flushed
             self._changed(None)
             return
         self.changes += len(names)

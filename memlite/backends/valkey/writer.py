@@ -1,12 +1,12 @@
-"""Writes, and how their outcome is found out when the reply is lost.
+"""Writes, and the recovery of their outcome when the reply is lost.
 
-The version of a state is chosen by its writer, so a state tells who has written it. If a reply is
-lost, the writer looks at the key. A state with its version, or one whose trail contains it, means
-that the write was carried out. If the state that was to be replaced is still there, the write is
-repeated on the same condition; only one of the attempts can find it true, as no version comes back.
-If the trail shows that another write replaced that state, the race is lost. Otherwise the outcome
-stays unknown, and the client gets an error that says so: a request that a paused server has
-received may be carried out later, so a write without such a condition is never repeated.
+The writer of a state chooses its version, so a state identifies its writer. If a reply is lost, the
+writer reads the key. A state with its version, or with a trail that contains it, means that the
+write was carried out. If the state to be replaced is still current, the write is repeated on the
+same condition. The condition holds for only one of the attempts, as no version ever recurs. If the
+trail shows that another write replaced that state, the race is lost. Otherwise the outcome remains
+unknown, and the client gets an error that says so. A paused server may carry out a request later,
+so a write without such a condition is never repeated.
 """
 
 from collections.abc import Awaitable
@@ -27,13 +27,13 @@ __all__ = ["Writer"]
 class Writer:
     """Writes records.
 
-    All methods raise `StorageError` if the record could not be written, or if it is uncertain
-    whether it was.
+    All methods raise `StorageError` if the record could not be written, or if the outcome is
+    uncertain.
 
     Args:
-        commands: carries the writes.
-        items: names, versions, and what there is.
-        epoch: tells in which epoch a record is stored.
+        commands: sends the writes.
+        items: provides names, versions and current states.
+        epoch: determines the epoch in which a record is stored.
     """
 
     def __init__(self, commands: Commands, items: Items, epoch: Epoch) -> None:
@@ -42,15 +42,15 @@ class Writer:
         self._epoch = epoch
 
     def add(self, call: Call, record: Record) -> Awaitable[int]:
-        """Store a record if there is none, and return its version.
+        """Store a record if the key has none, and return its version.
 
         Raises:
-            VersionConflict: there is one.
+            VersionConflict: the key has one.
         """
         return self.set(call, record, "NX")
 
     async def set(self, call: Call, record: Record, *condition: str) -> int:
-        """Store a record whatever there is, or on a condition of SET; return its version.
+        """Store a record unconditionally, or on a condition of SET; return its version.
 
         Raises:
             VersionConflict: the condition does not hold.
@@ -116,7 +116,8 @@ class Writer:
         while True:
             reply = await self._commands.run(call, REPLACE, name, *VERSION_AT, expected, *change)
             if reply is not LOST:
-                # After a lost reply this was decided below, unless the state has changed since.
+                # After a lost reply, the conflict was detected below, unless the state has changed
+                # since.
                 if reply != 1 and not call.uncertain:
                     raise VersionConflict
                 if reply == 1:
@@ -129,7 +130,7 @@ class Writer:
         """Return whether a write was carried out; False if it has to be repeated.
 
         Raises:
-            VersionConflict: it was not, and never will be.
+            VersionConflict: it was not carried out, and never will be.
         """
         if version and _contains(found, version):
             self._commands.carried_out(call)
@@ -143,7 +144,7 @@ class Writer:
         raise call.error("there was no reply, and the item has changed since")
 
     async def delete(self, call: Call, key: bytes) -> None:
-        """Remove whatever there is."""
+        """Remove any record."""
         name = self._items.name_of(key)
         if await self._commands.change(call, name, ("DEL", name)) is LOST:
             raise call.error(call.trouble)
@@ -157,7 +158,7 @@ class Writer:
 
 
 def _contains(found: Record | None, version: int) -> bool:
-    """Return whether a state has a version, or follows the one that has."""
+    """Return whether a state has a version, or follows the state that has it."""
     return found is not None and (found.version == version or version in _replaced(found))
 
 

@@ -1,4 +1,4 @@
-"""A cluster's objects in a bucket, Valkey or Redis, by the server's own backend for it."""
+"""A cluster's objects in a bucket, Valkey or Redis, through the server's own backend."""
 
 from typing import Final, Protocol, cast, runtime_checkable
 
@@ -9,27 +9,27 @@ from memlite.core.errors import OutOfMemoryError, StartError, StorageError, Vers
 
 __all__ = ["BackendStore"]
 
-# How often an object is read that changes before it is confirmed.
+# Attempts to read an object that changes before it is confirmed.
 _ATTEMPTS: Final = 10
 
 
 @runtime_checkable
 class _Confirming(Protocol):
-    """A backend that shows changes before they are certain."""
+    """A backend whose changes are visible before they are certain."""
 
     async def confirm(self, record: Record) -> None:
-        """Wait until a state that was read is certain; VersionConflict if it is not current."""
+        """Wait until a state that was read is certain; raise VersionConflict if it is outdated."""
 
 
 class BackendStore:
     """Keeps objects as items of a backend; see `memlite.cluster.membership.store.Store`.
 
-    Nobody may act on an object that a failover of the store may undo. So what was read is confirmed
-    like a change before it is returned, once for each state.
+    No caller may act on an object that a failover of the store could undo. So each state that was
+    read is confirmed like a change, once, before it is returned.
 
     Args:
-        backend: a backend whose items survive, and which several processes can share.
-        flag: the option it was given to, for messages.
+        backend: a backend with durable items that several processes can share.
+        flag: the option that names the store, for messages.
     """
 
     def __init__(self, backend: Backend, flag: str = "--join") -> None:
@@ -50,7 +50,7 @@ class BackendStore:
         try:
             for _ in range(_ATTEMPTS):
                 record = await self._backend.get(name.encode())
-                # Nothing here expires: a record that does is a deleted one.
+                # No object expires: a record with an expiry is a deleted one.
                 if record is None or record.expires:
                     return None
                 if await self._is_certain(name, record):

@@ -1,4 +1,4 @@
-"""The command by which clients ask a node for the nodes of its cluster."""
+"""The command with which clients ask a node for the nodes of its cluster."""
 
 from collections.abc import Callable
 from typing import Final
@@ -30,7 +30,7 @@ class ConfigCommand:
 
     Args:
         document: returns the cluster as last read.
-        resolved: returns the IP address of a host, empty if it is not known.
+        resolved: returns the IP address of a host; empty if it is unknown.
     """
 
     def __init__(self, document: Callable[[], Document], resolved: Callable[[str], str]) -> None:

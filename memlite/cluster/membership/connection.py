@@ -1,4 +1,4 @@
-"""Connections of a member, which are served only while its lease is valid."""
+"""Client connections to a member, served only while its lease is valid."""
 
 from typing import Final
 
@@ -13,11 +13,11 @@ _NOT_A_MEMBER: Final = b"SERVER_ERROR this node is not in its cluster at the mom
 class MemberConnection(Connection):
     """A connection that is closed rather than served without a valid lease.
 
-    This is asked for each read, because a process that was stopped and continues knows nothing of
-    the time that has passed.
+    The lease is checked for each read, because a process that was stopped and resumed does not
+    notice the time that has passed.
 
     Args:
-        lease: of the node.
+        lease: the node's lease.
         services: see `Connection`.
     """
 
@@ -35,7 +35,7 @@ class MemberConnection(Connection):
             self._refuse()
 
     def _continue(self) -> None:
-        """Serve input that has waited."""
+        """Serve buffered input."""
         if self._lease.valid:
             super()._continue()
         else:

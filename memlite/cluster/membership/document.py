@@ -26,10 +26,10 @@ class Entry:
         address: where it listens, ``HOST:PORT``.
         incarnation: rises each time a node of this name joins. It begins with the unix time, so
             that it also rises if the store has lost the last one. 0 without a lease.
-        joined: unix time at which it joined, in whole seconds, by its own clock.
+        joined: unix time at which the node joined, in whole seconds, by its own clock.
         weight: its share of the keys.
-        leased: whether the node registers itself and renews a lease; otherwise somebody has added
-            it, and nobody watches it.
+        leased: whether the node registers itself and renews a lease; otherwise it was added by
+            hand, and is not monitored.
     """
 
     name: str
@@ -45,13 +45,13 @@ class Moving:
     """A move of keys that is in progress.
 
     Attributes:
-        phase: how far it is.
-        target: the names of those that are members when it is over.
-        nonce: what marks at nodes are known by, 32 hexadecimal digits.
-        forgets: the names of nodes without a lease that are not even spares when it is over.
-        epochs: in which each phase so far began, by the phase's name.
-        lost: the names of nodes that were in the target when the move began, and that are gone.
-        former: on how many nodes items were before, if only that changes; else 0.
+        phase: the present phase.
+        target: the names of the members after the move.
+        nonce: identifies the marks at nodes, 32 hexadecimal digits.
+        forgets: the names of nodes without a lease that will not even be spares after the move.
+        epochs: the epoch in which each phase so far began, by the phase's name.
+        lost: the names of nodes that were in the target when the move began, and have failed since.
+        former: the former number of nodes of each item, if only that changes; else 0.
     """
 
     phase: Phase
@@ -67,21 +67,21 @@ class Moving:
 class Document:
     """The members of a cluster, and how keys are spread over them.
 
-    While keys move, the ring does not change: who leaves keeps its place until the move is over, or
-    it is taken by another node of its name. Only in the phase `Phase.PREPARE`, in which nothing has
-    moved, the move is given up instead.
+    While keys move, the ring does not change: a node that leaves keeps its place until the move is
+    over, or another node of the same name takes it. Only in the phase `Phase.PREPARE`, in which
+    nothing has moved, the move is given up instead.
 
     Attributes:
         epoch: rises with each change. It begins with the unix time, so that it also rises when a
             store has lost it.
-        members: sorted by name. While keys move, those from before.
+        members: sorted by name. While keys move, the members from before the move.
         hash: see `memlite.cluster.topology.Topology`.
         hash_tag: see there.
         spares: nodes that have no keys, sorted by name.
         move: the move of keys in progress; None for none.
-        hot_keys: those that are promoted, and those that were lately; none while keys move.
-        replicas: on how many nodes an item is. With more than one, nodes become members only by
-            moves, and one that has lost its items does not stay a member.
+        hot_keys: the keys that are or recently were promoted; none while keys move.
+        replicas: the number of nodes that store each item. With more than one, nodes become members
+            only by moves, and a node that has lost its items does not stay a member.
     """
 
     epoch: int = 0
@@ -107,13 +107,13 @@ class Document:
         return any(one.name == name for one in self.members)
 
     def has_place(self, name: str) -> bool:
-        """Return whether a node has, or gets, a place that it keeps while keys move."""
+        """Return whether a node has or gets a place in the ring, which it keeps while keys move."""
         move = self.move
         return move is not None and (self.is_member(name) or name in (*move.target, *move.lost))
 
     @property
     def target(self) -> tuple[Entry, ...]:
-        """The members when the move is over; without one, the present ones."""
+        """The members after the move; without a move, the present ones."""
         if self.move is None:
             return self.members
         return tuple(one for one in self.nodes if one.name in self.move.target)
@@ -123,13 +123,13 @@ class Document:
     def with_node(self, entry: Entry, now: float, *, spare: bool = False) -> "Document":
         """Return the document with a node, in place of an earlier incarnation.
 
-        It is unchanged if there is a later one, as the node was held up while it joined and another
-        has taken its name; and if the node has to wait.
+        It is unchanged if there is a later incarnation, because the node was delayed while joining
+        and another has taken its name; also if the node has to wait.
 
         Args:
             entry: the node.
             now: unix time.
-            spare: what becomes of a node that is new; others stay what they are.
+            spare: whether a new node becomes a spare; other nodes keep their status.
         """
         if self.waits(entry.name, spare=spare):
             return self
@@ -142,7 +142,7 @@ class Document:
         if present.incarnation > entry.incarnation or present.leased != entry.leased:
             return self
         if self._moves_only and self.is_member(entry.name) and len(self.members) > 1:
-            # It has lost its items, and others have copies.
+            # It has lost its items, of which others have copies.
             members = _without(self.members, entry.name)
             return self._changed(now, members=members, spares=(*self.spares, entry))
         return self._changed(
@@ -153,14 +153,14 @@ class Document:
 
     @property
     def _moves_only(self) -> bool:
-        """Whether nodes become members by moves alone, as others have copies of their keys."""
+        """Whether nodes become members only by moves, because others have copies of their keys."""
         return self.replicas > 1 and bool(self.members)
 
     def waits(self, name: str, *, spare: bool) -> bool:
         """Return whether a node has to wait until the move is over.
 
-        It would become a member, or it is one of those that keys moved to when the move was turned
-        back or went on without it: proxies that do not know that yet would find keys there again.
+        Otherwise it would become a member. Or keys were moving to it when the move was turned back
+        or continued without it: proxies that do not know that yet would find keys there again.
         """
         if self.move is None:
             return False
@@ -173,13 +173,13 @@ class Document:
         return self.move.phase is Phase.BACK and not self.is_member(name) and self.has_place(name)
 
     def with_spares(self, entries: Iterable[Entry], now: float) -> "Document":
-        """Return the document with nodes without a lease as spares, in place of others."""
+        """Return the document with nodes without a lease as spares, replacing namesakes."""
         added = {entry.name: entry for entry in entries}
         others = [one for one in self.spares if one.name not in added]
         return self._changed(now, spares=[*others, *added.values()])
 
     def without(self, name: str, incarnation: int, now: float) -> "Document":
-        """Return the document without a node; unchanged if it is there in another incarnation.
+        """Return the document without a node; unchanged if its incarnation is another one.
 
         It is also unchanged if the node keeps its place.
         """
@@ -203,13 +203,13 @@ class Document:
     def moving_to(
         self, target: Sequence[str], nonce: str, now: float, *, forgets: Sequence[str] = ()
     ) -> "Document":
-        """Return the document with a move to other members, which are there already."""
+        """Return the document with a move to other members, which it already lists."""
         phase = Phase.PREPARE if self.replicas == 1 else Phase.GATHER
         move = Moving(phase, tuple(sorted(target)), nonce, tuple(sorted(forgets)))
         return self._in_phase(move, phase, now)
 
     def with_replicas(self, replicas: int, nonce: str, now: float) -> "Document":
-        """Return the document with more copies of each item, which are to be made."""
+        """Return the document with more replicas, whose copies are still to be made."""
         target = tuple(one.name for one in self.members)
         changed = replace(self, replicas=replicas)
         if not target:
@@ -219,12 +219,12 @@ class Document:
 
     def in_phase(self, phase: Phase, now: float) -> "Document":
         """Return the document with the move in another phase."""
-        assert self.move is not None  # noqa: S101 - the caller has looked
+        assert self.move is not None  # noqa: S101 - the caller has checked
         return self._in_phase(self.move, phase, now)
 
     def going_on_without(self, names: Sequence[str], now: float) -> "Document":
-        """Return the document with a move that leaves out nodes that are gone."""
-        assert self.move is not None  # noqa: S101 - the caller has looked
+        """Return the document with a move that leaves out failed nodes."""
+        assert self.move is not None  # noqa: S101 - the caller has checked
         move = self.move
         target = tuple(name for name in move.target if name not in names)
         lost = tuple(sorted({*move.lost, *names}))
@@ -232,7 +232,7 @@ class Document:
 
     def moved(self, now: float) -> "Document":
         """Return the document after the move."""
-        assert self.move is not None  # noqa: S101 - the caller has looked
+        assert self.move is not None  # noqa: S101 - the caller has checked
         target, forgets = self.move.target, (*self.move.forgets, *self.move.lost)
         others = [one for one in self.nodes if one.name not in target]
         changed = self._changed(
@@ -245,14 +245,14 @@ class Document:
 
     def not_moved(self, now: float) -> "Document":
         """Return the document with the members from before the move."""
-        assert self.move is not None  # noqa: S101 - the caller has looked
+        assert self.move is not None  # noqa: S101 - the caller has checked
         changed = self._changed(now, move=None)
         if self.replicas > 1 and self.move.phase is not Phase.SPREAD:
             return changed._spreading(self.move, now)
         return changed
 
     def _spreading(self, move: Moving, now: float) -> "Document":
-        """Return the document with copies that are still to be made."""
+        """Return the document in the phase in which the remaining copies are made."""
         target = tuple(one.name for one in self.members)
         return self._in_phase(replace(move, target=target, forgets=(), lost=()), Phase.SPREAD, now)
 
@@ -272,7 +272,7 @@ class Document:
         return self if hot_keys == self.hot_keys else self._changed(now, hot_keys=hot_keys)
 
     def next_epoch(self, now: float) -> int:
-        """Return the epoch of a change that is made now."""
+        """Return the epoch for a change made now."""
         return max(self.epoch + 1, int(now))
 
     # As others see it
@@ -285,7 +285,7 @@ class Document:
         if self.move is not None:
             lost = [one for one in self.nodes if one.name in self.move.lost]
             move = Move(self.move.phase, _nodes(self.target), self.move.nonce, _nodes(lost))
-        # A member that was away has emptied itself.
+        # A member that was away has removed all its items.
         return Topology(
             _nodes(self.members),
             self.hash,
@@ -299,7 +299,7 @@ class Document:
     def encode(self) -> bytes:
         """Return the object's content.
 
-        What older versions do not know is left out where nothing is to be said.
+        Fields unknown to older versions are left out where they are empty.
         """
         fields: dict[str, Any] = {
             "epoch": self.epoch,
@@ -323,10 +323,10 @@ class Document:
 
     @classmethod
     def decode(cls, data: bytes | None) -> "Document":
-        """Return what an object holds; an empty document if there is no object.
+        """Parse an object; return an empty document if there is no object.
 
         Raises:
-            DocumentError: it is something else.
+            DocumentError: the content is invalid.
         """
         if data is None:
             return cls()

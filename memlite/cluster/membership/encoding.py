@@ -1,4 +1,4 @@
-"""How objects in the store are written: as JSON, so that people can read them."""
+"""The encoding of objects in the store: JSON, so that people can read them."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _FORMAT: Final = 1
 
 
 class DocumentError(MemliteError):
-    """An object in the store is not what it should be; the text says which and why."""
+    """An object in the store is invalid; the text says which and why."""
 
 
 def encode(fields: Mapping[str, Any]) -> bytes:
@@ -24,7 +24,7 @@ def decode(data: bytes) -> dict[str, Any]:
     """Return the fields of an object.
 
     Raises:
-        ValueError: it is not one of this version of memlite.
+        ValueError: it is not an object of this version of memlite.
     """
     fields = json.loads(data)
     if not isinstance(fields, dict):

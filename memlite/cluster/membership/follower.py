@@ -1,4 +1,4 @@
-"""Following a cluster: what a proxy does to know its nodes."""
+"""Follows a cluster, so that a proxy knows its nodes."""
 
 import asyncio
 import logging
@@ -18,19 +18,19 @@ __all__ = ["FOLLOWS_WITHIN", "Follower"]
 _log = logging.getLogger("memlite")
 
 FOLLOWS_WITHIN: Final = 2 * READING
-"""Seconds after which a change of the cluster is known to those that follow it, as a rule."""
+"""Seconds after which followers usually know a change of the cluster."""
 
 
 class Follower:
     """Reads the object about the cluster every second.
 
     Args:
-        store: where it is.
-        changed: is given each new topology with its epoch.
-        unknown: is told why the nodes are not known: there are none, or the store has not answered
-            for as long as a lease. Nodes may have been replaced by then.
-        clock: returns seconds that never decrease, and that pass while the process is stopped.
-        lease: is renewed with each reading: until when what was read is valid.
+        store: the store that holds it.
+        changed: called with each new topology and its epoch.
+        unknown: called with the reason why the nodes are unknown: there are none, or the store has
+            not answered for as long as a lease. Nodes may have been replaced by then.
+        clock: returns seconds that never decrease, and that advance while the process is stopped.
+        lease: how long the last reading is valid; renewed with each reading.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Follower:
         self._changed: Final = changed
         self._unknown: Final = unknown
         self._lease: Final = lease
-        self._epoch = -1  # of what was passed on last; -1 for nothing
+        self._epoch = -1  # of the last topology passed on; -1 for none
         self._clock: Final = clock
         self._read_at = clock()
         self._trouble = ""
@@ -53,7 +53,7 @@ class Follower:
 
     @property
     def epoch(self) -> int | None:
-        """The epoch that was passed on last; None while the nodes are not known."""
+        """The epoch last passed on; None while the nodes are unknown."""
         return None if self._epoch < 0 else self._epoch
 
     def start(self) -> None:
@@ -83,7 +83,8 @@ class Follower:
             _log.info("the cluster's store can be read again")
             self._trouble = ""
         if started - self._read_at >= LEASE:
-            # The process was stopped, or the store was slow. Others rely on nobody going on then.
+            # The process was stopped, or the store was slow. Other processes rely on no follower
+            # continuing then.
             self._lose_track("the cluster was not followed for a while")
         self._read_at = started
         topology = document.topology()

@@ -1,4 +1,4 @@
-"""IP addresses of nodes that are known by their host names."""
+"""IP addresses of nodes that are given by host name."""
 
 import asyncio
 import socket
@@ -14,7 +14,7 @@ _SECONDS: Final = 1.0
 
 
 class HostAddresses:
-    """The IP addresses behind host names, for clients that resolve no names themselves.
+    """The IP addresses of host names, for clients that resolve no names themselves.
 
     They are looked up beforehand, because a command must not wait for a name server.
     """
@@ -23,11 +23,11 @@ class HostAddresses:
         self._found: dict[str, tuple[str, float]] = {}  # the address, and when it was found
 
     def ip(self, host: str) -> str:
-        """Return the IP address of a host; empty if it is not known."""
+        """Return the IP address of a host; empty if it is unknown."""
         return self._found.get(host, ("", 0.0))[0]
 
     async def look_up(self, hosts: Iterable[str]) -> None:
-        """Look up names that are new, or were looked up a minute ago; forget those of no node.
+        """Look up names that are new or older than a minute; forget names of no node.
 
         It takes a second at most. A name that cannot be resolved keeps its last address.
         """
@@ -49,6 +49,6 @@ class HostAddresses:
                 found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
             except (OSError, UnicodeError):  # the latter: it cannot be a host's name
                 continue
-            # Of both kinds IPv4, as in the listings that clients were made for.
+            # Prefer IPv4, as in the listings that clients were made for.
             _, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
             self._found[host] = (str(address[0]), now)

@@ -1,4 +1,4 @@
-"""How long a node may serve without having been heard of."""
+"""How long a node may serve without renewing its lease."""
 
 import math
 import os
@@ -16,8 +16,8 @@ __all__ = [
     "Lease",
 ]
 
-# Tests make everything shorter in all processes at once; it cannot be configured otherwise, as all
-# have to agree.
+# Tests shorten all times in all processes at once. They are not configurable otherwise, because all
+# processes have to agree.
 LEASE: Final = float(os.environ.get("MEMLITE_TEST_LEASE_SECONDS", "15"))
 """Seconds after which a member that has not renewed may be removed."""
 
@@ -28,22 +28,22 @@ MARGIN: Final = LEASE / 15
 """Seconds by which a node stops serving before its lease runs out, for clocks that differ."""
 
 READING: Final = LEASE / 15
-"""Seconds between two readings of the cluster by a proxy."""
+"""Seconds between a proxy's readings of the cluster."""
 
 EVERYBODY_KNOWS: Final = LEASE + MARGIN
-"""Seconds after which a change of the cluster is known to each proxy that forwards requests."""
+"""Seconds after which every proxy that forwards requests knows a change of the cluster."""
 
 MAX_DEADLINE: Final = 3.0
-"""Seconds within which nodes must answer a proxy: a change takes three steps of so long, and
-whoever moves keys waits for those that began before."""
+"""Seconds within which nodes must answer a proxy: a change takes three steps of up to this time,
+and a mover waits for changes that began earlier."""
 
 
 class Lease:
     """Whether a node may serve now.
 
-    A renewal counts from before it was sent, others count from when they have seen it: so a node
-    stops before anybody takes it for gone, however slow the store was. This needs clocks that run
-    at the same speed, and none that show the same time.
+    A node counts a renewal from before it was sent, and others count from when they saw it: so a
+    node stops before any other treats it as failed, however slow the store is. Clocks must run at
+    the same rate, but need not show the same time.
 
     Args:
         clock: returns seconds that never decrease, and that pass while the process is stopped.
@@ -60,7 +60,7 @@ class Lease:
 
     @classmethod
     def unlimited(cls) -> "Lease":
-        """Return one that does not run out."""
+        """Return a lease that never expires."""
         lease = cls()
         lease.until = math.inf
         return lease
@@ -70,7 +70,7 @@ class Lease:
         return self._clock()
 
     def renewed(self, sent: float) -> None:
-        """Extend the lease; `sent` is from before the renewal was sent."""
+        """Extend the lease; `sent` is a time before the renewal was sent."""
         self.until = sent + LEASE - MARGIN
 
     def end(self) -> None:

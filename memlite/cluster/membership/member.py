@@ -22,7 +22,7 @@ class NameTakenError(MemliteError):
     """Another node has this name; the text says where it is.
 
     Attributes:
-        alive: whether it has renewed its lease while this node waited.
+        alive: whether it renewed its lease while this node waited.
     """
 
     def __init__(self, text: str, *, alive: bool = False) -> None:
@@ -31,12 +31,12 @@ class NameTakenError(MemliteError):
 
 
 class KeysMoveError(MemliteError):
-    """A node cannot become a member while keys move; the text says what it waits for."""
+    """A node cannot become a member while keys move; the text says what to wait for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a node is.
+    """A node's identity.
 
     Attributes:
         name: its name.
@@ -50,18 +50,18 @@ class Identity:
 
 
 async def change_topology(store: Store, change: Callable[[Document], Document]) -> Document:
-    """Change the object about the cluster, however many others do.
+    """Change the object about the cluster, retrying if others change it concurrently.
 
     Args:
-        store: where it is.
-        change: returns the new document; called again if another change was first.
+        store: the store that holds it.
+        change: returns the new document; called again if another change came first.
 
     Returns:
-        The document as it is now.
+        The resulting document.
 
     Raises:
-        StoreUnavailableError: nobody knows whether it was changed.
-        DocumentError: the object is something else.
+        StoreUnavailableError: it is unknown whether the object was changed.
+        DocumentError: the object is invalid.
     """
     while True:
         stored = await store.read(TOPOLOGY)
@@ -80,16 +80,16 @@ class Member:
     """One node's membership.
 
     A node serves while its `lease` is valid. It joins as a new incarnation, without items: others
-    may have changed its keys since it last served. `step` does what is due; it is called every
+    may have changed its keys since it last served. `step` does all due work; it is called every
     `RENEWAL` seconds.
 
     Args:
         store: holds the cluster's objects.
-        identity: who the node is.
+        identity: the node's identity.
         lease: says whether it may serve.
         empty: removes all items.
         wall: returns unix time.
-        spare: whether a node that is new is a spare.
+        spare: whether a new node joins as a spare.
 
     Attributes:
         document: the cluster as last read.
@@ -112,10 +112,10 @@ class Member:
         self._lease: Final = lease
         self._empty: Final = empty
         self._wall: Final = wall
-        self._spare = spare  # what it is when it joins again: a node that was drained stays a spare
-        self._registration: Registration | None = None  # the last one that was written, or may be
-        self._rival: tuple[str, float] | None = None  # another's registration, and when it was seen
-        self._away: float | None = None  # since when it is no member, with replicas
+        self._spare = spare  # its status when it rejoins: a drained node stays a spare
+        self._registration: Registration | None = None  # the last one written, possibly
+        self._rival: tuple[str, float] | None = None  # another's registration, when seen
+        self._away: float | None = None  # since when it is not a member, with replicas
         self.document = Document()
         self.joined = False
 
@@ -123,10 +123,10 @@ class Member:
         """Join, or renew the lease.
 
         Raises:
-            StoreUnavailableError: the store cannot be asked; call again.
+            StoreUnavailableError: the store is unavailable; call again.
             NameTakenError: another node renews a lease of this name; call again.
             KeysMoveError: keys move at the moment; call again.
-            DocumentError: an object in the store is something else.
+            DocumentError: an object in the store is invalid.
         """
         if self.joined:
             await self._renew()
@@ -137,7 +137,7 @@ class Member:
         """Leave the cluster, so that others take over. The node may serve until it has stopped.
 
         Raises:
-            StoreUnavailableError: nobody knows whether it has left; the lease will run out.
+            StoreUnavailableError: it is unknown whether the node has left; its lease will expire.
         """
         registration = self._registration
         if registration is None or not self.joined:
@@ -180,7 +180,7 @@ class Member:
         )
         if self.document.entry(entry.name) != entry:
             self._check_place(self.document)
-            return  # another has taken the name meanwhile
+            return  # another node has taken the name meanwhile
         self.joined = True
         self._away = None
         self._lease.renewed(sent)
@@ -206,10 +206,10 @@ class Member:
             raise KeysMoveError(f"waiting to join as {name} until the move of keys is over")
 
     async def _give_place_up(self, document: Document) -> None:
-        """Leave the place to nodes that have copies, and wait until all proxies know.
+        """Give up the place to nodes that have copies, and wait until all proxies know.
 
         Raises:
-            KeysMoveError: some may not know yet.
+            KeysMoveError: some proxies may not know yet.
         """
         entry = document.entry(self._identity.name)
         if entry is not None and document.is_member(entry.name) and len(document.members) > 1:
@@ -225,12 +225,12 @@ class Member:
         self._spare = not self.document.is_member(self._identity.name)
 
     def _check_rival(self, other: Registration) -> None:
-        """Wait until another node of this name is gone.
+        """Check that no other node of this name is alive.
 
-        One of the same address is this node's predecessor: it does not listen any more.
+        A node with the same address is this node's predecessor, which no longer listens.
 
         Raises:
-            NameTakenError: it may still be there.
+            NameTakenError: it may still be alive.
         """
         gone = other.standing is not Standing.MEMBER or other.address == self._identity.address
         if gone:
@@ -266,7 +266,7 @@ class Member:
         try:
             await self._write(found[1].next(), found[0])
         except Conflict:
-            return  # fenced, as the next step will see
+            return  # fenced, as the next step will find
         self.document = Document.decode(await self._data(TOPOLOGY))
         entry = self.document.entry(self._identity.name)
         if entry is None or entry.incarnation != mine.incarnation:

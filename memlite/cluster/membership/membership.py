@@ -1,4 +1,4 @@
-"""Staying a member while a server runs: what is due is done, and troubles are logged."""
+"""Keeps a running server a member: runs due steps, and logs problems."""
 
 import asyncio
 import logging
@@ -29,14 +29,14 @@ class Membership:
 
     Args:
         store: holds the cluster's objects.
-        identity: who the node is.
+        identity: the node's identity.
         lease: says whether the server may serve.
         empty: removes all items of the server.
         spare: whether it joins as a spare.
 
     Attributes:
         failure: why the node could not join at first; None if it could.
-        hosts: the IP addresses of members that are known by their host names.
+        hosts: the IP addresses of members that are given by host name.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Membership:
         return self._member.document
 
     def start(self, stop: Callable[[], None]) -> None:
-        """Join, and stay in. Needs a running event loop.
+        """Join, and stay a member. Needs a running event loop.
 
         Args:
             stop: stops the server, if it cannot join at first; `failure` says why.
@@ -106,7 +106,7 @@ class Membership:
             stop()
 
     async def _step(self) -> float:
-        """Do what is due; return after how many seconds to do it again."""
+        """Run the due step; return the seconds until the next one."""
         try:
             await self._member.step()
             if self._member.joined:

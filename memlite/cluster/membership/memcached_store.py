@@ -1,4 +1,4 @@
-"""A cluster's objects in one memcached or memlite, by ``gets`` and ``cas``."""
+"""A cluster's objects in one memcached or memlite, using ``gets`` and ``cas``."""
 
 import asyncio
 from typing import Final, cast
@@ -20,7 +20,7 @@ from memlite.core.errors import StartError
 
 __all__ = ["MemcachedStore"]
 
-# Lost after this many seconds, well before a lease runs out.
+# Seconds without a reply after which the connection is lost; much less than a lease.
 _PATIENCE: Final = 2.0
 
 
@@ -28,9 +28,9 @@ class MemcachedStore:
     """Keeps objects as items; see `memlite.cluster.membership.store.Store`.
 
     Args:
-        address: the server's.
-        prefix: what the keys begin with.
-        login: is carried out first; None for none.
+        address: the server's address.
+        prefix: the prefix of all keys.
+        login: carried out first; None for none.
         tls: how the connection is encrypted; None for plain text.
     """
 
@@ -116,7 +116,7 @@ def _text(reply: Reply) -> str:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, TimeoutError) and not error.args:  # not the system's
+    if isinstance(error, TimeoutError) and not error.args:  # not from the system
         return f"no reply in {_PATIENCE:g} s"
     if isinstance(error, ConnectionLostError) and error.cause is not None:
         return str(error.cause)

@@ -35,7 +35,7 @@ def memcached_store_of(
     Args:
         scheme: ``memcached`` or ``memcacheds``.
         rest: of the URL, without ``://``.
-        flag: the option it was given to, for messages.
+        flag: the option with the URL, for messages.
         environment: the environment.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Changes of the object about the cluster by whoever moves keys."""
+"""Changes to the object about the cluster by the process that moves keys."""
 
 import secrets
 import time
@@ -14,7 +14,7 @@ from memlite.core.errors import MemliteError
 __all__ = ["MoveChangedError", "MoveControl"]
 
 _NONCE_BYTES: Final = 16
-# From which phases each phase follows. Whoever was held up must not take a move back.
+# The phases that may precede each phase. A delayed process must not take a move back.
 _BEFORE: Final = {
     Phase.PREPARE: (Phase.GATHER,),
     Phase.MOVE: (Phase.PREPARE,),
@@ -24,13 +24,13 @@ _BEFORE: Final = {
 
 
 class MoveChangedError(MemliteError):
-    """The move is not what it was: somebody else has changed it, or it was given up."""
+    """Another process has changed the move or given it up."""
 
 
 class MoveControl:
-    """Begins, advances and ends a move, on the condition that nobody else has.
+    """Begins, advances and ends a move, provided that no other process has.
 
-    Each method returns the document as it is afterwards.
+    Each method returns the resulting document.
 
     Args:
         store: holds the cluster's objects.
@@ -45,12 +45,12 @@ class MoveControl:
         """Begin a move.
 
         Args:
-            change: returns a document with the move, from one without and from a nonce; it raises
-                what the caller wants to see if that is not possible.
+            change: returns a document with the move, given a document without one and a nonce; if
+                that is impossible, it raises an error, which is passed to the caller.
 
         Raises:
             MoveChangedError: there is a move already.
-            StoreUnavailableError: nobody knows whether it has begun.
+            StoreUnavailableError: it is unknown whether the move has begun.
         """
         nonce = secrets.token_hex(_NONCE_BYTES)
 
@@ -64,12 +64,12 @@ class MoveControl:
     async def enter(
         self, move: Moving, phase: Phase, check: Callable[[Document], None] = lambda document: None
     ) -> Document:
-        """Enter a phase, if the move is in the phase before it; or in that one already.
+        """Enter a phase, if the move is in a preceding phase or already in this one.
 
         Args:
             move: the move.
             phase: the phase.
-            check: raises an error if a document is not as it has to be for that.
+            check: raises an error if a document does not permit it.
         """
 
         def changed(document: Document) -> Document:
@@ -86,11 +86,11 @@ class MoveControl:
     async def go_on_without(
         self, move: Moving, names: Sequence[str], check: Callable[[Document], None]
     ) -> Document:
-        """Leave out nodes that keys move to, if the move is still as it was, while items move.
+        """Leave out destinations, if the move is unchanged and items are moving.
 
         Args:
             move: the move.
-            names: those of the nodes.
+            names: the names of the nodes.
             check: see `enter`.
         """
 
@@ -98,7 +98,7 @@ class MoveControl:
             present = document.move
             same = present is not None and present.nonce == move.nonce
             if present is not None and same and set(present.lost).issuperset(names):
-                return document  # an earlier attempt has done it
+                return document  # done by an earlier attempt
             if _same(document, move).phase is not Phase.MOVE:
                 raise MoveChangedError("the move of keys has gone on meanwhile")
             check(document)
@@ -107,9 +107,9 @@ class MoveControl:
         return await change_topology(self._store, changed)
 
     async def finish(self, move: Moving) -> Document:
-        """End a move whose keys are all where they belong: in the phase it ends with.
+        """End a move that is in its last phase, with all keys where they belong.
 
-        With replicas, copies may still have to be made afterwards: in the phase `Phase.SPREAD`.
+        With replicas, copies may still have to be made afterwards, in the phase `Phase.SPREAD`.
         """
 
         def changed(document: Document) -> Document:

@@ -34,11 +34,11 @@ class NodeServer:
 
     Args:
         config: the settings, with ``join``.
-        listeners: bound sockets; none if it is made to check the settings.
+        listeners: bound sockets; none to only check the settings.
         tls: the TLS settings; None without TLS.
 
     Attributes:
-        scheduler: the server's.
+        scheduler: the server's scheduler.
 
     Raises:
         ConfigError: a node cannot have these settings.
@@ -53,10 +53,9 @@ class NodeServer:
             config, listeners, tls=tls, connection=partial(MemberConnection, lease)
         )
         if isinstance(self._server.engine, MemoryEngine):
-            # A key may come here from a node that has numbered its items further, and a client may
-            # still hold a cas unique of that node. Microseconds since 1970 are higher than what a
-            # node can have reached that started earlier, as none carries out a million changes per
-            # second.
+            # A key may move here from a node with higher cas uniques, and a client may still hold
+            # one of these. Microseconds since 1970 exceed any number that a node started earlier
+            # can have reached, as no node carries out a million changes per second.
             self._server.engine.number_uniques_from(int(time.time() * 1e6))
         self.scheduler = self._server.scheduler
         store = store_of(str(config.join), "--join")
@@ -95,10 +94,10 @@ class NodeServer:
 
 
 def _check(config: Config) -> None:
-    """Refuse settings with which a server cannot be a node.
+    """Reject settings with which a server cannot be a node.
 
     Raises:
-        ConfigError: there are such.
+        ConfigError: there are such settings.
     """
     if not config.join:
         flags = {"--name": config.name, "--advertise": config.advertise, "--spare": config.spare}
@@ -116,11 +115,10 @@ def _check(config: Config) -> None:
 
 
 def identity_of(config: Config, listeners: Sequence[Listener]) -> Identity:
-    """Return the name of a node, and where others reach it.
+    """Return the name of a node, and the address where others reach it.
 
     Raises:
-        ConfigError: the address is not one, or the node listens everywhere and does not say where
-            it is.
+        ConfigError: the address is invalid, or the node listens everywhere and no address is given.
     """
     host, port = listeners[0].sock.getsockname()[:2] if listeners else ("localhost", PORT)
     if config.advertise is not None:

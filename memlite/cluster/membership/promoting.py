@@ -16,16 +16,16 @@ __all__ = ["demote_keys", "promote_keys"]
 
 
 def promote_keys(url: str, flag: str, keys: Sequence[bytes]) -> Document:
-    """Promote keys, and return the document as it is then.
+    """Promote keys, and return the resulting document.
 
     Args:
-        url: the store's; see `store_of`.
-        flag: the option it was given to, for messages.
+        url: the URL of the store; see `store_of`.
+        flag: the option with the URL, for messages.
         keys: the keys.
 
     Raises:
         ConfigError: the URL or a key is wrong, or there are too many.
-        StartError: the store cannot be used, or holds something else.
+        StartError: the store cannot be used, or its content is invalid.
     """
     parse_hot_keys(keys)
     return asyncio.run(_change(store_of(url, flag), flag, keys, promotes=True))

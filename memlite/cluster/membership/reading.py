@@ -14,15 +14,15 @@ __all__ = ["opened_to_read", "read_cluster", "read_document"]
 
 
 def read_cluster(url: str, flag: str) -> Document:
-    """Return what a store says of its cluster; no members if it says nothing.
+    """Return the cluster in a store; without members if the store is empty.
 
     Args:
-        url: the store's; see `store_of`.
-        flag: the option or argument it was given to, for messages.
+        url: the URL of the store; see `store_of`.
+        flag: the option or argument with the URL, for messages.
 
     Raises:
         ConfigError: the URL is wrong.
-        StartError: the store cannot be read, or holds something else.
+        StartError: the store cannot be read, or its content is invalid.
     """
     return asyncio.run(_read(url, flag))
 
@@ -46,11 +46,11 @@ async def opened_to_read(url: str, flag: str) -> AsyncIterator[Store]:
 
 
 async def read_document(store: Store) -> Document:
-    """Return what an open store says of its cluster.
+    """Return the cluster in an open store.
 
     Raises:
-        StoreUnavailableError: it cannot be asked.
-        DocumentError: it holds something else.
+        StoreUnavailableError: it is unavailable.
+        DocumentError: its content is invalid.
     """
     stored = await store.read(TOPOLOGY)
     return Document.decode(None if stored is None else stored.data)

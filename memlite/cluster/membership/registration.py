@@ -1,4 +1,4 @@
-"""What a node says of itself, in an object of its own."""
+"""The registration of a node, in an object of its own."""
 
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
@@ -14,7 +14,7 @@ def registration_name(node: str) -> str:
 
 
 class Standing(Enum):
-    """What a node's registration says."""
+    """The status in a node's registration."""
 
     MEMBER = "member"
     """It renews its lease."""
@@ -26,7 +26,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a node has said of itself, or what was said of it when its lease had run out.
+    """The state of a node, as written by itself or, after its lease expired, by another member.
 
     Attributes:
         incarnation: as in `Entry`.
@@ -41,7 +41,7 @@ class Registration:
     standing: Standing = Standing.MEMBER
 
     def next(self, standing: Standing = Standing.MEMBER) -> "Registration":
-        """Return the one after it."""
+        """Return the next registration."""
         return replace(self, sequence=self.sequence + 1, standing=standing)
 
     def encode(self) -> bytes:
@@ -50,10 +50,10 @@ class Registration:
 
     @classmethod
     def decode(cls, name: str, data: bytes) -> "Registration":
-        """Return what the object of this name holds.
+        """Parse the object of this name.
 
         Raises:
-            DocumentError: it is something else.
+            DocumentError: the content is invalid.
         """
         try:
             fields = decode(data)

@@ -9,11 +9,11 @@ __all__ = ["Conflict", "Store", "StoreUnavailableError", "Stored"]
 
 
 class StoreUnavailableError(MemliteError):
-    """The store cannot be asked now. Of a write, nobody knows whether it was made."""
+    """The store is unavailable. It is unknown whether a write was carried out."""
 
 
 class Conflict(MemliteError):  # noqa: N818 - expected in normal operation
-    """The object is no longer what the write was to replace; nothing was written."""
+    """The object is no longer the state to be replaced; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Stored:
 
     Attributes:
         data: its content.
-        version: what the store needs to recognize this state.
+        version: identifies this state to the store.
     """
 
     data: bytes
@@ -30,7 +30,7 @@ class Stored:
 
 
 class Store(Protocol):
-    """A store of small objects, which compares versions."""
+    """A store of small objects with compare-and-swap."""
 
     async def open(self) -> None:
         """Prepare for use.
@@ -46,13 +46,13 @@ class Store(Protocol):
         """Return an object, or None if there is none.
 
         Raises:
-            StoreUnavailableError: the store cannot be asked.
+            StoreUnavailableError: the store is unavailable.
         """
 
     async def write(self, name: str, data: bytes, replacing: Stored | None) -> None:
-        """Write an object in place of what was read, None if that was nothing.
+        """Write an object, replacing the state that was read; None if there was no object.
 
         Raises:
-            Conflict: there is something else.
-            StoreUnavailableError: nobody knows whether it was written.
+            Conflict: the current state is another one.
+            StoreUnavailableError: it is unknown whether the object was written.
         """

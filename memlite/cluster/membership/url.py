@@ -17,7 +17,7 @@ def store_of(url: str, flag: str) -> Store:
     Args:
         url: ``gs://bucket/prefix``, ``valkey://host:port/prefix``, or one of
             `memlite.cluster.membership.memcached_url`.
-        flag: the option it was given to, for messages.
+        flag: the option with the URL, for messages.
 
     Raises:
         ConfigError: there is no such store.

@@ -1,4 +1,4 @@
-"""Removal of members whose lease has run out, by the member that comes before them."""
+"""Removes members whose lease has expired; done by the preceding member."""
 
 import logging
 import time
@@ -17,18 +17,18 @@ _log = logging.getLogger("memlite")
 
 
 class Warden:
-    """Watches the member after a node, in the order of their names, and removes it when it is gone.
+    """Watches the member after a node, in the order of their names, and removes it if it fails.
 
-    So each member is watched by one other, and the store is asked once per member and interval. A
-    member is first fenced off: its registration is replaced, on the condition that it is the one
-    that was watched for a whole lease. From then on it cannot renew. Only then is it removed.
+    So each member is watched by one other, and the store gets one request per member and interval.
+    A member is first fenced: its registration is replaced, on condition that it has not changed for
+    a whole lease. From then on it cannot renew. Only then is it removed.
 
-    While keys move, a member that is gone keeps its place. The one after it is watched in its
-    stead, and it is removed when the move is over.
+    While keys move, a failed member keeps its place. The next member is watched instead, and the
+    failed one is removed after the move.
 
     Args:
         store: holds the cluster's objects.
-        name: the node's.
+        name: the node's name.
         clock: returns seconds that never decrease.
         wall: returns unix time.
     """
@@ -46,16 +46,16 @@ class Warden:
         self._wall: Final = wall
         self._seen: tuple[Entry, bytes | None] | None = None
         self._since = 0.0
-        self._kept: set[Entry] = set()  # that are gone
+        self._kept: set[Entry] = set()  # failed members
 
     async def step(self, document: Document) -> None:
-        """Look at the member after this one.
+        """Check the member after this one.
 
         Args:
-            document: the cluster as it is now.
+            document: the present cluster.
 
         Raises:
-            StoreUnavailableError: the store cannot be asked; call again.
+            StoreUnavailableError: the store is unavailable; call again.
             DocumentError: the object is not a registration.
         """
         if document.move is None:
@@ -91,7 +91,7 @@ class Warden:
 
 
 async def fence(store: Store, entry: Entry, stored: Stored | None) -> None:
-    """Make sure that a node whose lease has run out cannot renew it.
+    """Make sure that a node whose lease has expired cannot renew it.
 
     Args:
         store: holds the cluster's objects.
@@ -99,8 +99,8 @@ async def fence(store: Store, entry: Entry, stored: Stored | None) -> None:
         stored: its registration, which has not changed for a whole lease.
 
     Raises:
-        Conflict: it has changed now.
-        StoreUnavailableError: nobody knows whether the node can still renew.
+        Conflict: it has just changed.
+        StoreUnavailableError: it is unknown whether the node can still renew.
         DocumentError: the object is not a registration.
     """
     name = registration_name(entry.name)
@@ -113,7 +113,7 @@ async def fence(store: Store, entry: Entry, stored: Stored | None) -> None:
 
 
 def _after(name: str, document: Document, without: Container[Entry]) -> Entry | None:
-    """Return the node with a lease after the one of this name; the first is after the last."""
+    """Return the next leased node after this name; the first one follows the last."""
     others = [
         entry
         for entry in document.nodes

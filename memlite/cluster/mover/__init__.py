@@ -1,8 +1,8 @@
 """Moving keys between the nodes of a cluster: what ``memlite cluster add``, ``drain`` and so on do.
 
 `mover` takes a move from phase to phase, `batches` changes many keys at a time with the steps of
-`memlite.cluster.moving`, and `listing` asks nodes for their keys. How far a move is stands in the
-cluster's store (`memlite.cluster.membership.moves`).
+`memlite.cluster.moving`, and `listing` asks nodes for their keys. The cluster's store records the
+progress of a move (`memlite.cluster.membership.moves`).
 """
 
 __all__: list[str] = []

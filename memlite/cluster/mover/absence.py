@@ -1,4 +1,4 @@
-"""How the mover finds out which nodes are gone."""
+"""Determines for the mover which nodes have failed."""
 
 import time
 from collections.abc import Callable
@@ -14,10 +14,10 @@ __all__ = ["Absence"]
 
 
 class Absence:
-    """Tells whether nodes that do not answer are gone, and makes sure that they stay gone.
+    """Determines whether unresponsive nodes have failed, and fences those that have.
 
-    A node that is gone has no items when it comes back, and then it is another incarnation. This
-    does what the wardens do: they may be gone as well.
+    A node that has failed comes back without items, as another incarnation. This class does the
+    work of the wardens, which may have failed as well.
 
     Args:
         store: holds the cluster's objects.
@@ -31,18 +31,18 @@ class Absence:
         self._gone: set[Entry] = set()
 
     def lose(self, entry: Entry) -> None:
-        """Take a node for gone, because the user says so."""
+        """Treat a node as failed, because the user says so."""
         self._gone.add(entry)
 
     def known(self, entry: Entry) -> bool:
-        """Return whether a node is known to be gone."""
+        """Return whether a node is known to have failed."""
         return entry in self._gone
 
     async def look(self, entry: Entry) -> bool:
-        """Look at the lease of a node that does not answer; return whether it is gone.
+        """Check the lease of an unresponsive node; return whether the node has failed.
 
         Raises:
-            StoreUnavailableError: the store cannot be asked.
+            StoreUnavailableError: the store is unavailable.
             DocumentError: the object is not a registration.
         """
         if entry in self._gone or not entry.leased:
@@ -52,7 +52,7 @@ class Absence:
         if stored is not None:
             registration = Registration.decode(name, stored.data)
             if registration.incarnation != entry.incarnation:
-                return False  # it is about to come back
+                return False  # it is coming back
             if registration.standing is not Standing.MEMBER:
                 self._gone.add(entry)
                 return True

@@ -1,4 +1,4 @@
-"""Steps of many keys at a time, and what has come of them."""
+"""Runs the steps of many keys at a time, and counts the results."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ __all__ = ["Batches", "Count", "stray_removed", "thawed"]
 
 @dataclass
 class Count:
-    """What has come of some keys.
+    """The results for a number of keys.
 
     Attributes:
-        seen: how many were looked at.
-        moved: how many items were moved.
-        bytes: those of their values.
-        failed: how many have to be tried again.
-        dropped: how many items are gone, as a node does not take them.
-        reason: why the last one failed or is gone.
+        seen: number of keys examined.
+        moved: number of items moved.
+        bytes: total size of their values.
+        failed: number of keys that must be retried.
+        dropped: number of items lost because a node rejected them.
+        reason: why the last one failed or was dropped.
     """
 
     seen: int = 0
@@ -46,9 +46,9 @@ class Count:
 
 
 def stray_removed(key: bytes) -> Steps[Moved]:
-    """Remove what a node holds of a key that is another's.
+    """Remove the item of a key that belongs to another node.
 
-    It is removed as it was seen: it may be the other's item by the time this arrives.
+    Only the state that was seen is removed: the node may own the key when the request arrives.
     """
     (answer,) = yield (Ask(Place.SOURCE, marks.look(key, value=False)),)
     unique = answer.number(b"c")
@@ -59,9 +59,9 @@ def stray_removed(key: bytes) -> Steps[Moved]:
 
 
 def thawed(key: bytes, its: MovingKey) -> Steps[Moved]:
-    """Make a frozen item what it was, and remove marks.
+    """Unfreeze an item, and remove marks.
 
-    An item that was stale is removed: it was to be replaced anyway.
+    A stale item is removed: it was due to be replaced anyway.
     """
     at = its.clock()
     (answer,) = yield (Ask(Place.SOURCE, marks.look(key)),)
@@ -80,7 +80,7 @@ def thawed(key: bytes, its: MovingKey) -> Steps[Moved]:
 
 @dataclass
 class _Key:
-    """A key, its steps, and what is to be asked next."""
+    """A key, its steps, and its next requests."""
 
     destination: str
     steps: Steps[Moved]
@@ -88,12 +88,12 @@ class _Key:
 
 
 class Batches:
-    """Carries out steps for many keys at a time: those of a batch go to nodes together.
+    """Runs steps for many keys at a time, sending the requests of a batch together.
 
     Args:
         nodes: the nodes.
         routes: says where keys are and go.
-        its_marks: those of the move.
+        its_marks: the marks of the move.
     """
 
     def __init__(self, nodes: Nodes, routes: Routes, its_marks: Marks) -> None:
@@ -116,7 +116,7 @@ class Batches:
         return await self._run(source, batch)
 
     async def copy(self, source: str, keys: Sequence[bytes]) -> Count:
-        """Copy items of a node that decides to the nodes that have copies.
+        """Copy items from the deciding node to the nodes that hold copies.
 
         Raises:
             NodeTroubleError: a node does not answer.
@@ -135,7 +135,7 @@ class Batches:
         return await self._run(source, batch)
 
     async def strand(self, source: str, keys: Sequence[bytes]) -> Count:
-        """Copy items that cannot move, as their new node is gone; they are not changed any more.
+        """Copy items that cannot move because their new node has failed; they stay frozen.
 
         Raises:
             NodeTroubleError: a node does not answer.
@@ -143,7 +143,7 @@ class Batches:
         return await self._copy(source, keys, stranded)
 
     async def restore(self, source: str, keys: Sequence[bytes]) -> Count:
-        """Copy items of a node that has copies to those that decide, and have none.
+        """Copy items from a node with copies to the deciding nodes, which have none.
 
         Raises:
             NodeTroubleError: a node does not answer.
@@ -155,7 +155,7 @@ class Batches:
         return await self._run(source, batch)
 
     async def thaw(self, source: str, keys: Sequence[bytes]) -> Count:
-        """Make frozen items of a node what they were.
+        """Unfreeze the frozen items of a node.
 
         Raises:
             NodeTroubleError: the node does not answer.
@@ -165,7 +165,7 @@ class Batches:
         return await self._run(source, batch)
 
     async def remove(self, node: str, keys: Sequence[bytes]) -> Count:
-        """Remove what a node holds of keys that are others'.
+        """Remove a node's items whose keys belong to other nodes.
 
         Raises:
             NodeTroubleError: the node does not answer.
@@ -178,7 +178,7 @@ class Batches:
         return MovingKey(key, self._marks, assigns)
 
     async def _run(self, source: str, batch: Sequence[_Key]) -> Count:
-        """Carry out the next steps of all keys together, until none has any left."""
+        """Run the next steps of all keys together until every key is done."""
         total = Count()
         for one in batch:
             one.asks = next(one.steps)
@@ -201,7 +201,7 @@ class Batches:
 
 
 def _advance(one: _Key, answers: tuple[Answer, ...], total: Count) -> bool:
-    """Take a key one step further; return False if that was the last one, which is counted."""
+    """Advance a key by one step; after its last step, count it and return False."""
     try:
         one.asks = one.steps.send(answers)
     except StopIteration as stop:

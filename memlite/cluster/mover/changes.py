@@ -1,4 +1,4 @@
-"""What ``memlite cluster add``, ``drain`` and ``remove`` make of a cluster. Without I/O."""
+"""The changes of ``memlite cluster add``, ``drain`` and ``remove``. Performs no I/O."""
 
 import time
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class Change:
 
     Attributes:
         target: the names of the members afterwards.
-        added: nodes without a lease that are new.
+        added: new nodes without a lease.
         forgets: see `memlite.cluster.membership.document.Moving`.
     """
 
@@ -26,10 +26,10 @@ class Change:
     forgets: tuple[str, ...] = ()
 
     def begun(self, document: Document, nonce: str, now: float) -> Document:
-        """Return a cluster with the move; one without members has the new ones at once.
+        """Return the cluster with the move begun; without members, add the new ones at once.
 
         Raises:
-            StartError: the nodes are not there any more, or there are hot keys.
+            StartError: the nodes no longer exist, or there are hot keys.
         """
         if document.hot_keys:
             raise StartError("a key was promoted meanwhile; try again")
@@ -42,7 +42,7 @@ class Change:
         return moving if document.members else moving.moved(now)
 
     def without_a_move(self, document: Document, now: float) -> Document:
-        """Return a cluster whose members are right already, without what is forgotten."""
+        """Return the cluster without the forgotten nodes, if its members need no move."""
         for name in self.forgets:
             entry = document.entry(name)
             if entry is not None and not entry.leased:
@@ -51,10 +51,10 @@ class Change:
 
 
 def change_of(document: Document, action: str, nodes: Sequence[str]) -> Change:
-    """Return the change that a command means.
+    """Return the change that a command requests.
 
     Args:
-        document: the cluster as it is now. While keys move, the change may be the one in progress.
+        document: the present cluster. While keys move, the change may be the one in progress.
         action: add, drain or remove.
         nodes: its arguments.
 

@@ -1,4 +1,4 @@
-"""What the commands that move keys do."""
+"""The commands that move keys."""
 
 import asyncio
 import contextlib
@@ -44,16 +44,16 @@ class Request:
 
     Attributes:
         action: add, drain, remove, replicas, resume or cancel.
-        url: the store's.
-        access: how nodes are connected to.
+        url: the URL of the store.
+        access: how to connect to nodes.
         nodes: the arguments.
         rate: items per second; 0 for no limit.
-        lost: the names of nodes that are taken for gone.
-        without: the names of nodes that are gone and get no keys any more.
-        replicas: on how many nodes items are to be.
-        dry_run: whether nothing is changed.
-        json: whether the result is shown as JSON.
-        quiet: whether no progress is shown.
+        lost: the names of nodes to treat as failed.
+        without: the names of failed nodes, which get no more keys.
+        replicas: the number of nodes to store each item on.
+        dry_run: whether to change nothing.
+        json: whether to show the result as JSON.
+        quiet: whether to hide the progress.
     """
 
     action: str
@@ -74,7 +74,7 @@ def run(request: Request) -> None:
 
     Raises:
         ConfigError: an argument is wrong.
-        StartError: it cannot be carried out now.
+        StartError: the command cannot be carried out now.
     """
     label = f"cluster {request.action}"
     store = store_of(request.url, label)
@@ -165,7 +165,7 @@ class _Command:
             await self._move(document)
 
     async def replicate(self, document: Document) -> None:
-        """Have items on more nodes."""
+        """Store items on more nodes."""
         count = self._request.replicas
         self._lose(document)
         if document.replicas == count:
@@ -188,7 +188,7 @@ class _Command:
         """Demote all hot keys, and wait until proxies have removed their copies.
 
         Raises:
-            StartError: they have not in a long time; it may be that no proxy runs.
+            StartError: they have not done so in a long time; perhaps no proxy is running.
         """
 
         def demoted(document: Document) -> Document:
@@ -218,7 +218,7 @@ class _Command:
             await self._move(document)
 
     async def _without(self, document: Document) -> Document:
-        """Have other nodes get the keys of those that are gone; return the cluster afterwards."""
+        """Give the keys of failed nodes to others; return the resulting cluster."""
         move, names = document.move, self._request.without
         if document.replicas > 1:
             raise StartError(
@@ -245,7 +245,7 @@ class _Command:
         return await self._control.go_on_without(move, missing, check)
 
     async def cancel(self, document: Document) -> None:
-        """Give the move in progress up."""
+        """Cancel the move in progress."""
         self._lose(document)
         move = document.move
         if move is None:
@@ -267,7 +267,7 @@ class _Command:
             await self._move(document)
 
     async def _turned_back(self, document: Document, move: Moving) -> Document:
-        """Begin the phase in which keys are where they were."""
+        """Begin the phase in which keys return to their former nodes."""
         new = [one for one in document.target if not document.is_member(one.name)]
         if not new:
             raise StartError("items have moved to nodes that stay; memlite cluster resume goes on")
@@ -286,14 +286,14 @@ class _Command:
         return await self._control.enter(move, Phase.BACK, check)
 
     async def _wait_until_gone(self, entries: Sequence[Entry], there: str) -> None:
-        """Wait until the leases of nodes have run out.
+        """Wait until the leases of nodes have expired.
 
         Args:
             entries: the nodes.
-            there: what is wrong if one is there; a name is put into it.
+            there: the message for a node that is still alive, with a placeholder for its name.
 
         Raises:
-            StartError: one is there.
+            StartError: a node is still alive.
         """
         until = time.monotonic() + LEASE + READING
         for entry in entries:
@@ -306,10 +306,10 @@ class _Command:
     # The parts
 
     def _check_left(self, document: Document, change: Change) -> None:
-        """Check whether enough nodes are left for the replicas.
+        """Check that enough nodes remain for the replicas.
 
         Raises:
-            StartError: there are, and would not be.
+            StartError: there are enough nodes now, but would not be after the change.
         """
         there = [one for one in document.members if not self._absence.known(one)]
         needed, left = min(document.replicas, len(there)), len(change.target)
@@ -327,7 +327,7 @@ class _Command:
             self._absence.lose(entry)
 
     async def _planned(self, document: Document, before: Topology, after: Topology) -> plans.Plan:
-        """Check that the nodes can do it; return what will move."""
+        """Check that the nodes support the move; return the plan of it."""
         lost = [node for node in before.nodes if self._is_lost(document, node.name)]
         asked = [node for node in before.nodes if node not in lost]
         receiving = [node.name for node in after.nodes]
@@ -345,7 +345,7 @@ class _Command:
         return plans.plan_of(before, after, counted)
 
     async def _check_nodes(self, document: Document) -> None:
-        """Check that all members can have copies; the cas uniques of copies may be any."""
+        """Check that all members can hold copies, whose cas uniques are arbitrary."""
         topology = document.topology()
         if topology is None:
             return
@@ -373,7 +373,7 @@ class _Command:
             await self._permitted.release()
 
     async def _move(self, document: Document) -> None:
-        """Move keys as long as nobody else does."""
+        """Move keys while no other process does."""
         permit, mover = self._permitted, self._mover
         if permit.before is not None and self._request.action != "cancel":
             mover.go_on_from(permit.before, document)
@@ -383,7 +383,7 @@ class _Command:
         try:
             await asyncio.wait([moving, holding], return_when=asyncio.FIRST_COMPLETED)
             if not moving.done():
-                await holding  # which raises why
+                await holding  # raises the reason
             result = await moving
         finally:
             for task in (moving, holding):
@@ -409,10 +409,10 @@ class _Command:
 
 
 def _expected(document: Document, move: Moving, name: str) -> Entry:
-    """Return a node that keys move to.
+    """Return the destination node of this name.
 
     Raises:
-        StartError: there is none of this name, or no items move at the moment.
+        StartError: there is no such destination, or no items are moving at the moment.
     """
     if move.phase is Phase.PREPARE:
         raise StartError("no items have moved yet; memlite cluster cancel gives the move up")
@@ -427,13 +427,13 @@ def _expected(document: Document, move: Moving, name: str) -> Entry:
 
 
 def _check_rest(document: Document, missing: Sequence[str]) -> None:
-    """Check whether a move can go on without some nodes.
+    """Check that a move can continue without some nodes.
 
     Raises:
         StartError: it cannot.
     """
     move, names = document.move, ", ".join(missing)
-    assert move is not None  # noqa: S101 - the caller has looked
+    assert move is not None  # noqa: S101 - the caller has checked
     left = set(move.target).difference(missing)
     if not left:
         raise StartError(f"without {names}, no node would be left")
@@ -463,7 +463,7 @@ def _after(document: Document, change: Change, before: Topology) -> Topology:
 
 
 def _check_replicas(count: int, document: Document) -> None:
-    """Check whether items can be on more nodes.
+    """Check that items can be stored on more nodes.
 
     Raises:
         StartError: they cannot.
@@ -477,10 +477,10 @@ def _check_replicas(count: int, document: Document) -> None:
 
 
 def _replicated(count: int, document: Document, nonce: str) -> Document:
-    """Return a cluster in which items are to be on more nodes.
+    """Return the cluster with more replicas.
 
     Raises:
-        StartError: they cannot be.
+        StartError: they cannot.
     """
     _check_replicas(count, document)
     if document.hot_keys:

@@ -1,4 +1,4 @@
-"""Which keys a node holds that go, or are, elsewhere."""
+"""Lists keys that a node holds, but that move to or belong to other nodes."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ __all__ = ["Listed", "Listing", "listing"]
 _REQUEST: Final = b"lru_crawler metadump hash\r\n"
 _row: Final = re.compile(rb"key=(\S+) (?:\S+ )*?size=(\d+)").match
 _ROWS_PER_TURN: Final = 500
-# Up to so many bytes are kept in memory.
+# Bytes of a listing that are kept in memory.
 _SPOOLED: Final = 8 * 1024 * 1024
 
 
@@ -28,7 +28,7 @@ class Listed(NamedTuple):
 
     Attributes:
         key: its key.
-        size: the memory it takes, as its node counts it.
+        size: the memory it takes, as counted by its node.
     """
 
     key: bytes
@@ -36,10 +36,10 @@ class Listed(NamedTuple):
 
 
 class Listing:
-    """Some of the items of a node, kept in a file: there may be millions.
+    """Some of a node's items, stored in a file because there may be millions.
 
     Attributes:
-        items: how many there are.
+        items: number of items.
         bytes: the memory they take.
     """
 
@@ -48,7 +48,7 @@ class Listing:
         self.items = self.bytes = 0
 
     def add(self, quoted: bytes, size: int) -> None:
-        """Add an item, with its key as the dump has it."""
+        """Add an item, with its key as quoted in the dump."""
         self.items += 1
         self.bytes += size
         self._file.write(b"%b %d\n" % (quoted, size))
@@ -60,7 +60,7 @@ class Listing:
             yield Listed(unquote_to_bytes(quoted), int(size))
 
     def batches(self, most: int, size: int) -> Iterator[list[Listed]]:
-        """Yield the items in lists of at most so many items and bytes, or of one."""
+        """Yield lists of at most `most` items and `size` bytes, but at least one item."""
         batch: list[Listed] = []
         held = 0
         for found in self:
@@ -81,8 +81,8 @@ async def listing(
 
     Args:
         node: the node.
-        wanted: says of a key whether it is listed.
-        access: how the node is connected to.
+        wanted: returns whether to list a key.
+        access: how to connect to the node.
 
     Raises:
         NodeTroubleError: the node does not list all of its items.
@@ -104,7 +104,7 @@ async def _read(
     async for parts in connection.stream(_REQUEST, Shape.DUMP):
         for number, part in enumerate(parts):
             if not number % _ROWS_PER_TURN:
-                await asyncio.sleep(0)  # others' turn; the lease is renewed, too
+                await asyncio.sleep(0)  # lets other tasks run, such as the renewal of the lease
             text = b"" if isinstance(part, Item) else part.text
             row = _row(text)
             if row is not None:

@@ -34,7 +34,7 @@ _MAX_IN_BATCH: Final = 256
 _LEAST_IN_BATCH: Final = 16
 _BATCH_SECONDS: Final = 0.1  # of items at the rate that is wanted
 _BATCH_BYTES: Final = 4 * 1024 * 1024
-# After so many passes over a node in which nothing but errors came, it is given up.
+# Passes over a node that may yield nothing but errors before it is given up.
 _MAX_IN_VAIN: Final = 5
 # Three deadlines of proxies, of at most `MAX_DEADLINE` each.
 _CHANGES_ARE_OVER: Final = LEASE * 2 / 3
@@ -48,21 +48,22 @@ class MoverError(StartError):
 
 @dataclass
 class Result:
-    """What a move has done.
+    """The result of a move.
 
     Attributes:
-        items: how many items have moved, as far as movers moved them.
-        bytes: those of their values.
-        earlier: how many of them other processes have moved, before this one went on.
-        others: how many more there were to move, which clients have moved or replaced, or are gone.
-        killed: whether such a process may have moved more than it said.
-        dropped: how many items are gone, as their new node does not take them.
-        reason: why the last one is.
-        strays: old items of moving keys that were removed from where they did not belong.
-        lost: the names of nodes that were gone, with what only they held.
-        restored: how many items of theirs were restored from copies.
-        copies: how many copies were made in the last phase that makes them.
-        epoch: of the cluster at the end.
+        items: number of items moved by movers.
+        bytes: total size of their values.
+        earlier: how many of them earlier processes moved before this one continued.
+        others: how many further items were to move, but were moved or replaced by clients, or
+            vanished.
+        killed: whether an earlier process may have moved more than it reported.
+        dropped: number of items lost because their new node rejected them.
+        reason: why the last one was dropped.
+        strays: number of outdated items of moving keys that were removed from wrong nodes.
+        lost: the names of failed nodes; items that only they held are lost.
+        restored: how many of their items were restored from copies.
+        copies: number of copies made in the last phase that makes copies.
+        epoch: the cluster's epoch at the end.
     """
 
     items: int = 0
@@ -80,14 +81,14 @@ class Result:
 
 
 class Mover:
-    """Takes a move to its end, from whatever phase it is in.
+    """Completes a move, starting from any phase.
 
     Args:
         store: holds the cluster's objects.
-        progress: shows how far it is.
+        progress: displays the progress.
         rate: items per second; 0 for no limit.
-        absence: tells which nodes are gone.
-        access: how nodes are connected to.
+        absence: determines which nodes have failed.
+        access: how to connect to nodes.
         clock: returns seconds that never decrease.
     """
 
@@ -117,14 +118,14 @@ class Mover:
         self._takes_back = False
         self._abandons = False
         self._given_up = ""  # why nothing was moved
-        self._planned = 0  # how many items are to be moved, if that is known from before
+        self._planned = 0  # how many items are to be moved, if known in advance
 
     def expect(self, items: int) -> None:
         """Note how many items are to be moved."""
         self._planned = items
 
     def go_on_from(self, note: MoverNote, document: Document) -> None:
-        """Count what another process has moved, if it was the same move and is not given up."""
+        """Count the items another process has moved, if this is the same move and not given up."""
         move = document.move
         if move is None or note.move != move.nonce or move.phase not in (Phase.MOVE, Phase.SETTLE):
             return
@@ -134,7 +135,7 @@ class Mover:
         self._result.killed = not note.ended
 
     def noted(self) -> Mapping[str, int | str]:
-        """Return what the process says of itself in the store."""
+        """Return the fields of this process's note in the store."""
         move = self._document.move
         return {
             "items": self._progress.items,
@@ -146,14 +147,14 @@ class Mover:
         }
 
     def abandon(self) -> None:
-        """Have a move given up in which nothing has moved yet, once copies are as before."""
+        """Give up a move in which nothing has moved yet, once copies are as before."""
         self._abandons = True
 
     async def run(self, document: Document) -> Result:
-        """Go on with a move.
+        """Continue a move.
 
         Args:
-            document: the cluster as it is now.
+            document: the present cluster.
 
         Raises:
             MoverError: it cannot go on now.
@@ -178,7 +179,7 @@ class Mover:
         await asyncio.sleep(EVERYBODY_KNOWS)
         await self._read(move)
         if self._document.replicas > 1 and move.phase in _AFTER_CHANGES:
-            # Of proxies that know the phase, changes that began before it may go on for a while.
+            # Proxies that know the phase may still be completing changes that they began before it.
             await asyncio.sleep(_CHANGES_ARE_OVER)
             await self._read(move)
         routes = self._routes()
@@ -225,20 +226,20 @@ class Mover:
         self._given_up = f"node {gone} is gone; nothing was moved"
 
     async def make_way(self, document: Document, names: Sequence[str]) -> None:
-        """Prepare the nodes that get keys in place of others, which are gone.
+        """Prepare the nodes that receive keys in place of failed ones.
 
-        What they have of these keys is old. Nobody reads or changes it before the move is said to
-        go on without the nodes that are gone.
+        Their items of these keys are outdated. No client reads or changes them before the cluster's
+        document says that the move continues without the failed nodes.
 
         Args:
-            document: the cluster as it is now.
-            names: those of the nodes that are gone.
+            document: the present cluster.
+            names: the names of the failed nodes.
 
         Raises:
             MoverError: a node does not answer.
         """
         move = document.move
-        assert move is not None  # noqa: S101 - the caller has looked
+        assert move is not None  # noqa: S101 - the caller has checked
         self._progress.step(
             f"waiting {EVERYBODY_KNOWS:.0f} s until all proxies know that keys move"
         )
@@ -259,16 +260,16 @@ class Mover:
     # The phases
 
     async def _gather(self, routes: Routes) -> None:
-        """Make the copies that there will be, while proxies hold them, and read none."""
+        """Make the future copies, while proxies set holds on copies and read none."""
         await self._remove_foreign(routes, self._document.replicas)
         await self._copy(routes)
 
     async def _spread(self, routes: Routes, former: int) -> None:
-        """Make the copies that are missing.
+        """Make the missing copies.
 
         Args:
             routes: where keys are.
-            former: on how many nodes items were until now: what others have is old.
+            former: the number of nodes of each item until now; items on other nodes are outdated.
         """
         await self._remove_foreign(routes, former)
         await self._copy(routes)
@@ -290,7 +291,7 @@ class Mover:
         wanted: Callable[[bytes], bool],
         action: Callable[[Batches, str, Sequence[bytes]], Awaitable[Count]],
     ) -> None:
-        """Do something with items of a node, and note it if the node is gone."""
+        """Apply an action to items of a node; if the node has failed, record that."""
         swept = await self._sweep(name, wanted, action)
         if swept is None:
             self._lose(name)
@@ -300,9 +301,9 @@ class Mover:
             self._result.copies += swept.moved
 
     async def _restore(self, routes: Routes, lost: str) -> None:
-        """Have others' copies take the place of what a node had that is gone.
+        """Restore the items of a failed node from copies on others.
 
-        Nobody can change these keys meanwhile.
+        No client can change these keys meanwhile.
 
         Raises:
             MoverError: some items cannot be copied.
@@ -316,8 +317,8 @@ class Mover:
     async def _strand(self, routes: Routes) -> None:
         """Copy items that cannot move, before they are removed where they are.
 
-        A change that was made before an item was frozen finds that its hold is gone, and puts
-        another one there. So all are copied again when no such change is in progress any more.
+        A change made before an item was frozen finds its hold missing, and sets another one. So all
+        items are copied again once no such change is in progress.
 
         Raises:
             MoverError: some items cannot be copied.
@@ -328,7 +329,7 @@ class Mover:
             await self._strand_once(routes)
 
     async def _strand_once(self, routes: Routes) -> int:
-        """Return how many there were."""
+        """Return the number of items copied."""
         seen = 0
         self._progress.begin("copying", len(routes.before))
         for node in routes.before:
@@ -348,10 +349,10 @@ class Mover:
         wanted: Callable[[bytes], bool],
         action: Callable[[Batches, str, Sequence[bytes]], Awaitable[Count]],
     ) -> Count | None:
-        """Do something with items of a node until it is done with all; return None if it is gone.
+        """Apply an action to items of a node until all are done; return None if it has failed.
 
         Raises:
-            MoverError: it cannot be done with some of them.
+            MoverError: the action fails for some of them.
         """
         total = Count()
         for _ in range(_MAX_IN_VAIN):
@@ -366,11 +367,11 @@ class Mover:
         raise MoverError(f"{failed} of node {name}: {total.reason}; {_LATER}")
 
     async def take_back(self, document: Document, names: Sequence[str]) -> None:
-        """Have the nodes that keys were at get what nodes had that are gone, from copies.
+        """Restore items of failed nodes from copies to the former nodes of their keys.
 
         Args:
-            document: the cluster as it is now, in the phase `Phase.MOVE`.
-            names: those of the nodes that are gone.
+            document: the present cluster, in the phase `Phase.MOVE`.
+            names: the names of the failed nodes.
 
         Raises:
             MoverError: a node does not answer.
@@ -388,9 +389,10 @@ class Mover:
             await self._nodes.close()
 
     async def _prepare(self, routes: Routes) -> str:
-        """Make way for keys; return the name of a node that is gone, or nothing.
+        """Clear the destinations; return the name of a failed node, or an empty string.
 
-        With replicas, others are cleared nevertheless: nobody holds their copies any more.
+        With replicas, the other nodes are cleared nevertheless: proxies no longer set holds on
+        their copies.
         """
         gone = ""
         self._progress.begin("removing", len(routes.after))
@@ -432,18 +434,18 @@ class Mover:
             await self._strand(self._routes())
 
     async def _clear(self, routes: Routes) -> None:
-        # Also what could not move, as its new node is gone: others have it by now.
+        # This includes items whose new node has failed: others have them by now.
         leaving = self._routes(gone=())
         self._progress.begin("removing", len(routes.before))
         for node in routes.before:
             wanted = leaving.leave(node.name)
             if routes.replicated and node not in routes.after:
-                wanted = _anything  # what it has copies of is not read there any more
+                wanted = _anything  # its copies are no longer read
             if await self._sweep(node.name, wanted, Batches.remove) is None:
                 self._lose(node.name)
 
     def _count_others(self) -> None:
-        """Count the items that were to move, and that no mover has moved."""
+        """Count the items that were to move, but that no mover has moved."""
         its = self._result
         self._result.others = max(self._planned - its.items - its.dropped - its.restored, 0)
 
@@ -456,16 +458,16 @@ class Mover:
         await self._thaw(routes)
 
     async def _thaw(self, routes: Routes) -> None:
-        """Make items what they were whose new node is gone, and that stay where they are."""
+        """Unfreeze items that stay where they are because their new node has failed."""
         for node in routes.before if routes.any_lost else ():
             await self._sweep(node.name, routes.stay(node.name), Batches.thaw)
 
     async def _number(self, name: str) -> Count | None:
-        """Have a node number cas uniques from the time; return None if it is gone.
+        """Make a node number cas uniques from the present time; return None if it has failed.
 
-        It gets keys of which clients may hold cas uniques of another node, also where there is no
-        item any more. Microseconds since 1970 are higher than what the other can have reached, as
-        none carries out a million changes per second.
+        The node receives keys for which clients may hold cas uniques of another node, even if the
+        item no longer exists. Microseconds since 1970 exceed any number that the other node can
+        have reached, as no node carries out a million changes per second.
         """
 
         async def work() -> Count:
@@ -478,12 +480,12 @@ class Mover:
         return await self._patiently(name, work)
 
     def _pass(self, name: str, *, first: bool) -> Callable[[], Awaitable[Count]]:
-        """Return what moves all that a node has, once.
+        """Return a function that moves all moving items of a node once.
 
         Args:
-            name: that of the node.
-            first: whether this is the first time, so that the keys that were moved by clients count
-                as progress. Later they are seen again, as they leave marks.
+            name: the node's name.
+            first: whether this is the first pass, in which keys moved by clients count as progress.
+                Later passes see them again, because of the marks that they leave.
         """
 
         async def work() -> Count:
@@ -500,7 +502,7 @@ class Mover:
         wanted: Callable[[bytes], bool],
         action: Callable[[Batches, str, Sequence[bytes]], Awaitable[Count]],
     ) -> Count | None:
-        """Do something with some items of a node; return None if the node is gone."""
+        """Apply an action to some items of a node; return None if the node has failed."""
 
         async def work() -> Count:
             return await self._work(name, wanted, action, self._routes())
@@ -551,10 +553,10 @@ class Mover:
     # Troubles
 
     async def _patiently(self, name: str, work: Callable[[], Awaitable[Count]]) -> Count | None:
-        """Do something with a node again and again until it succeeds.
+        """Retry work on a node until it succeeds.
 
         Returns:
-            What has come of it; None if the node is gone.
+            The result; None if the node has failed.
 
         Raises:
             MoverError: it has not succeeded for a long time.
@@ -578,7 +580,7 @@ class Mover:
                     self._progress.note(f"node {name} is gone, with what only it held")
                     return None
                 if gone and self._goes_on_without():
-                    # Others have copies of what it had, or was to get.
+                    # Other nodes have copies of its present and future items.
                     self._lose(error.node)
                     continue
                 if gone and error.node not in announced:
@@ -596,9 +598,9 @@ class Mover:
                 await self._read(move)
 
     def _goes_on_without(self) -> bool:
-        """Return whether nothing is sent to a node that is gone, as others have copies.
+        """Return whether to skip a failed node because others have copies.
 
-        If it was added, there might be none in its place.
+        For an added node, there might be no replacement.
         """
         move = self._document.move
         if move is None or self._document.replicas == 1:
@@ -606,7 +608,7 @@ class Mover:
         return move.phase in (Phase.GATHER, Phase.SPREAD) or not self._routes().adds
 
     async def _asking(self, ask: Callable[..., Awaitable[_T]], *arguments: object) -> _T:
-        """Ask the store something that can be asked again, until it answers.
+        """Retry an idempotent request to the store until it is answered.
 
         Raises:
             MoverError: it has not answered for a long time.
@@ -624,7 +626,7 @@ class Mover:
         """Read the cluster.
 
         Raises:
-            MoveChangedError: the move is not in this phase any more.
+            MoveChangedError: the move is no longer in this phase.
         """
         stored = await self._asking(self._store.read, TOPOLOGY)
         self._document = Document.decode(None if stored is None else stored.data)

@@ -17,7 +17,7 @@ _SIZE: Final = "item_size_max"
 
 
 class NodeTroubleError(MemliteError):
-    """A node does not do what it is asked; the text says which node and why.
+    """A node does not carry out a request; the text says which node and why.
 
     Attributes:
         node: its name.
@@ -30,7 +30,7 @@ class NodeTroubleError(MemliteError):
 
 
 def reason_of(error: Exception) -> str:
-    """Return what a failed connection or request means, in a few words."""
+    """Return a short reason for a failed connection or request."""
     if isinstance(error, ConnectionLostError):
         if isinstance(error.cause, TimeoutError):
             return "does not answer"
@@ -41,10 +41,10 @@ def reason_of(error: Exception) -> str:
 
 
 class Nodes:
-    """One connection to each node, opened when it is needed and again when it was lost.
+    """One connection to each node, opened on demand and reopened when lost.
 
     Args:
-        access: how they are connected to.
+        access: how to connect to them.
     """
 
     def __init__(self, access: NodeAccess) -> None:
@@ -61,7 +61,7 @@ class Nodes:
         """Make sure that there are connections to nodes.
 
         Raises:
-            NodeTroubleError: there is none to one of them.
+            NodeTroubleError: one of them cannot be reached.
         """
         for name in names:
             node = self._by_name[name]
@@ -77,11 +77,11 @@ class Nodes:
             self._assigns[node] = assigns(reply.line)
 
     def assigns(self, name: str) -> bool:
-        """Return whether a node that is connected lets cas uniques be assigned."""
+        """Return whether a connected node lets clients assign cas uniques."""
         return self._assigns[self._by_name[name]]
 
     async def ask(self, asked: Sequence[tuple[str, bytes]]) -> list[Answer]:
-        """Send meta commands to nodes that are connected, all at once; return their answers.
+        """Send meta commands to connected nodes, all at once; return their answers.
 
         Args:
             asked: the name of the node and the request, for each of them.
@@ -99,7 +99,7 @@ class Nodes:
         except ConnectionLostError as error:
             await _discard(sent)
             raise NodeTroubleError(self._by_name[name], reason_of(error)) from None
-        # A node answers in order, so that its last answer comes after all others. Waiting for each
+        # A node answers in order, so its last answer comes after all others. Awaiting each one
         # would take as long as all the rest.
         await asyncio.wait(last.values())
         for name, future in last.items():
@@ -125,25 +125,25 @@ def _answer(reply: Reply) -> Answer:
 
 
 async def _discard(sent: Sequence["asyncio.Future[Reply]"]) -> None:
-    """Wait for answers that nobody wants any more."""
+    """Wait for answers that are no longer wanted."""
     await asyncio.gather(*sent, return_exceptions=True)
 
 
 async def check_nodes(
     nodes: Sequence[Node], receiving: Sequence[str], access: NodeAccess
 ) -> list[str]:
-    """Check, before anything is changed, that keys can be moved between nodes.
+    """Check, before any change, that keys can be moved between nodes.
 
     Args:
-        nodes: all that have a part in it.
-        receiving: the names of those that items come to.
-        access: how they are connected to.
+        nodes: all nodes involved.
+        receiving: the names of the nodes that receive items.
+        access: how to connect to them.
 
     Returns:
-        What the user should know.
+        Warnings for the user.
 
     Raises:
-        StartError: one of them cannot do what is needed.
+        StartError: one of them lacks a required feature.
     """
     asked = await asyncio.gather(*(_ask(node, access) for node in nodes))
     settings = [its for its, _ in asked]
@@ -172,7 +172,7 @@ def _problem(settings: Mapping[str, str], largest: int) -> str | None:
 
 
 async def _ask(node: Node, access: NodeAccess) -> tuple[dict[str, str], bool]:
-    """Return a node's settings, and whether it lets cas uniques be assigned."""
+    """Return a node's settings, and whether it lets clients assign cas uniques."""
     try:
         async with await access.connect(node.address) as connection:
             rows = await connection.request(b"stats settings\r\n", Shape.ROWS)

@@ -1,4 +1,4 @@
-"""Keeping a rate."""
+"""Rate limiting."""
 
 import asyncio
 import time
@@ -7,12 +7,12 @@ from typing import Final
 
 __all__ = ["Pace"]
 
-# Seconds of items that may be made up for after a pause.
+# The most seconds' worth of items to make up for after a pause.
 _MAX_BEHIND: Final = 1.0
 
 
 class Pace:
-    """Lets so many items pass per second.
+    """Limits the number of items per second.
 
     Args:
         rate: items per second; 0 for no limit.
@@ -25,7 +25,7 @@ class Pace:
         self._due = clock()
 
     async def wait(self, items: int) -> None:
-        """Wait until so many items may pass."""
+        """Wait until this number of items may pass."""
         now = self._clock()
         self._due = max(self._due, now - _MAX_BEHIND)
         if self._due > now:

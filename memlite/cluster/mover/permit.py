@@ -29,19 +29,19 @@ class PermitLostError(MemliteError):
 
 @dataclass(frozen=True, slots=True)
 class MoverNote:
-    """What a process that moves keys says of itself.
+    """The published state of a process that moves keys.
 
     Attributes:
-        holder: tells it from others.
-        where: its machine and process, for people.
+        holder: identifies the process.
+        where: its machine and process, for display.
         sequence: rises with each renewal, so that no two contents are the same.
         ended: whether it has stopped moving keys.
-        items: how many items are done in the present step.
-        total: how many there are, as far as is known.
+        items: number of items done in the present step.
+        total: their total number, as far as is known.
         move: the nonce of the move; empty before it has moved any.
-        planned: how many items the move was to move when it began; 0 if nobody has counted them.
-        moved: how many it has moved, with those of processes before this one.
-        size: bytes of their values.
+        planned: how many items were to move when the move began; 0 if they were not counted.
+        moved: number of items moved, by this process and earlier ones.
+        size: total size of their values, in bytes.
     """
 
     holder: str
@@ -87,16 +87,17 @@ def _new_note() -> MoverNote:
 class Permit:
     """The right to move keys.
 
-    It spares two processes from hindering each other. If both moved keys, nothing would be wrong.
+    It keeps two processes from hindering each other. Moving keys concurrently would still be
+    correct.
 
     Args:
         store: holds the cluster's objects.
-        waiting: is told what is waited for.
+        waiting: called with the reason for waiting.
         clock: returns seconds that never decrease.
 
     Attributes:
-        before: what the process said last that had the right before; None if there was none.
-        progress: returns what has become of the attributes of this process's note.
+        before: the last note of the previous holder; None if there was none.
+        progress: returns the changed attributes of this process's note.
     """
 
     store: Store
@@ -107,11 +108,11 @@ class Permit:
     _note: MoverNote = field(default_factory=_new_note)
 
     async def acquire(self) -> None:
-        """Take the right, if need be after the lease of a process that is gone has run out.
+        """Take the right, if necessary after the lease of a dead process has expired.
 
         Raises:
             PermitLostError: another process has it.
-            StoreUnavailableError: the store cannot be asked.
+            StoreUnavailableError: the store is unavailable.
             DocumentError: the object is something else.
         """
         seen: Stored | None = None
@@ -124,7 +125,7 @@ class Permit:
                 raise self._taken(other)
             if free or self.clock() - since >= LEASE:
                 if other is not None:
-                    # Also if this process is killed before it says anything itself.
+                    # Even if this process is killed before it writes a note of its own.
                     self.before = other
                     self._note = replace(
                         self._note,
@@ -146,11 +147,11 @@ class Permit:
     async def hold(self) -> None:
         """Renew the lease until cancelled.
 
-        A store that does not answer for a while is no reason to stop: who takes the right meanwhile
-        is noticed afterwards.
+        A store outage is no reason to stop: if another process takes the right meanwhile, this is
+        detected afterwards.
 
         Raises:
-            PermitLostError: somebody else has taken the right.
+            PermitLostError: another process has taken the right.
         """
         while True:
             await asyncio.sleep(RENEWAL)
@@ -158,7 +159,7 @@ class Permit:
                 await self._renew(ended=False)
 
     async def release(self) -> None:
-        """Give the right up; without success its lease runs out."""
+        """Release the right; if that fails, its lease expires."""
         try:
             await self._renew(ended=True)
         except (StoreUnavailableError, DocumentError, PermitLostError):

@@ -13,51 +13,50 @@ __all__ = ["Progress", "progress_display"]
 _LINE_SECONDS: Final = 5.0
 _BAR_SECONDS: Final = 0.2
 _NARROW: Final = 80
-# A bar is longer where there are as many columns. Its length must not change all the time.
+# Terminals with at least this many columns get a longer bar. Its length should not keep changing.
 _WIDE: Final = 100
 _WIDE_CELLS: Final = 20
 _CELLS: Final = 12
 
 
 class Progress:
-    """The interface of progress displays; this base class shows nothing but counts.
+    """The interface of progress displays; this base class only counts.
 
     Args:
         clock: returns seconds that never decrease.
 
     Attributes:
-        items: items that are done so far in the present step, including those that clients have
-            moved.
-        total: how many there are, as far as is known.
-        bytes: those of the values that were sent.
+        items: number of items done so far in the present step, including those moved by clients.
+        total: their total number, as far as is known.
+        bytes: total size of the values sent.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.items = self.total = self.bytes = 0
         self._clock = clock
         self._doing = ""
-        self._from = 0  # items that were done when it began
-        self._known = False  # whether the total is that of all nodes
+        self._from = 0  # items already done at its beginning
+        self._known = False  # whether the total covers all nodes
         self._nodes = 0
         self._seen: list[str] = []
         self._of_node = self._done_of_node = 0
         self._began = clock()
 
     def step(self, text: str) -> None:
-        """Say what is being done now."""
+        """Announce the present step."""
 
     def note(self, text: str) -> None:
-        """Say something that is to stay on the screen."""
+        """Show a text that stays on the screen."""
         self.step(text)
 
     def begin(self, doing: str, nodes: int, total: int = 0, items: int = 0) -> None:
-        """Begin to do something with items of several nodes.
+        """Begin a step on items of several nodes.
 
         Args:
-            doing: what, in a word or two.
-            nodes: how many there are.
-            total: how many items they have; 0 if that shows node by node.
-            items: how many of these are done already.
+            doing: the step, in a word or two.
+            nodes: number of nodes.
+            total: number of their items; 0 if it becomes known node by node.
+            items: how many of them are already done.
         """
         self._doing, self._nodes, self._seen = doing, nodes, []
         self.total, self.items, self._from, self.bytes = max(total, items), items, items, 0
@@ -67,7 +66,7 @@ class Progress:
         self.advance(0, 0)
 
     def node(self, name: str, items: int) -> None:
-        """Begin, or begin again, with a node of which so many items are known now."""
+        """Begin with a node, or restart it; `items` is its number of items as known now."""
         if name not in self._seen:
             self._seen.append(name)
         self._of_node, self._done_of_node = items, 0
@@ -76,19 +75,19 @@ class Progress:
         self.advance(0, 0)
 
     def advance(self, items: int, size: int) -> None:
-        """Count items that are done."""
+        """Count completed items."""
         self.items += items
         self._done_of_node += items
         self.bytes += size
         self.total = max(self.total, self.items)
 
     def close(self) -> None:
-        """Leave the terminal as it should be."""
+        """Restore the terminal."""
 
     def share(self) -> float:
-        """Return how much of the step is done, from 0 to 1.
+        """Return the completed share of the step, from 0 to 1.
 
-        While the number of items is not known, all nodes count as equally long.
+        While the number of items is unknown, all nodes count equally.
         """
         if self._known:
             return self.items / self.total
@@ -98,7 +97,7 @@ class Progress:
         return min((len(self._seen) - 1 + min(of_node, 1.0)) / max(self._nodes, 1), 1.0)
 
     def status(self) -> list[str]:
-        """Return how far it is, from what matters most to what matters least."""
+        """Return the parts of the status, the most important first."""
         seconds = max(self._clock() - self._began, 1e-9)
         rate = (self.items - self._from) / seconds
         if self._known:
@@ -149,10 +148,10 @@ class _Bar(Progress):
             self._shown = False
 
     def _line(self, columns: int) -> str:
-        """Return the line, without what has no room."""
+        """Return the line, omitting parts that do not fit."""
         cells = _WIDE_CELLS if columns >= _WIDE - 1 else _CELLS
         share, texts = self.share(), self.status()
-        percent = f"{int(share * 100):3}%"  # 100% is said when all is done
+        percent = f"{int(share * 100):3}%"  # 100% only when all is done
         filled = int(share * cells)
         bar = f"{self._doing} [{'#' * filled}{'-' * (cells - filled)}] {percent}"
         while texts:
@@ -196,7 +195,7 @@ def _time(seconds: float) -> str:
 
 
 def progress_display(*, quiet: bool, stream: TextIO | None = None) -> Progress:
-    """Return a progress display for `stream`, stderr by default; none is seen if `quiet`."""
+    """Return a progress display for `stream`, by default stderr; if `quiet`, an invisible one."""
     if quiet:
         return Progress()
     stream = stream or sys.stderr

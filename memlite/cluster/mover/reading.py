@@ -1,4 +1,4 @@
-"""Reading a cluster once, with what is said of the move in progress."""
+"""Reads a cluster once, with the state of the move in progress."""
 
 import asyncio
 
@@ -10,15 +10,15 @@ __all__ = ["read_with_mover"]
 
 
 def read_with_mover(url: str, flag: str) -> tuple[Document, MoverNote | None]:
-    """Return what a store says of its cluster, and of the process that moves keys.
+    """Return the cluster in a store, and the note of the process that moves keys.
 
     Args:
-        url: the store's; see `store_of`.
-        flag: the option or argument it was given to, for messages.
+        url: the URL of the store; see `store_of`.
+        flag: the option or argument with the URL, for messages.
 
     Raises:
         ConfigError: the URL is wrong.
-        StartError: the store cannot be read, or holds something else.
+        StartError: the store cannot be read, or its content is invalid.
     """
     return asyncio.run(_read(url, flag))
 

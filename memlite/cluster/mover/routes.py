@@ -17,12 +17,12 @@ class Routes:
 
     Args:
         topology: the nodes, and the move between them.
-        gone: the names of nodes that are gone: nothing is sent to them.
-        takes_back: whether what is restored goes to where it was.
+        gone: the names of failed nodes, to which nothing is sent.
+        takes_back: whether restored items go to their former nodes.
 
     Attributes:
-        before: the nodes before it.
-        after: those after it.
+        before: the nodes before the move.
+        after: the nodes after it.
         gone: as above.
         replicated: whether items have copies.
         adds: whether there are new nodes.
@@ -32,7 +32,7 @@ class Routes:
         self, topology: Topology, gone: Collection[str] = (), *, takes_back: bool = False
     ) -> None:
         move = topology.move
-        assert move is not None  # noqa: S101 - the caller has looked
+        assert move is not None  # noqa: S101 - the caller has checked
         self.before: Final = topology.nodes
         self.after: Final = move.nodes
         self._old = topology.router().index
@@ -54,11 +54,11 @@ class Routes:
         return tuple({node.name: node for node in (*self.before, *self.after)}.values())
 
     def source(self, key: bytes) -> str:
-        """Return the name of the node that has a key before the move."""
+        """Return the name of the key's node before the move."""
         return self.before[self._old(key)].name
 
     def destination(self, key: bytes) -> str:
-        """Return the name of the node that has it afterwards."""
+        """Return the name of the key's node after the move."""
         return self.after[self._new(key)].name
 
     def leave(self, name: str) -> Callable[[bytes], bool]:
@@ -76,7 +76,7 @@ class Routes:
     # Copies
 
     def copies(self, key: bytes) -> list[str]:
-        """Return the names of the nodes that have copies of a key now, and are there."""
+        """Return the names of the live nodes that have copies of a key now."""
         nodes = self._copies.during(key, self._phase)
         return [node.name for node in nodes if node.name not in self.gone]
 
@@ -85,11 +85,11 @@ class Routes:
         return lambda key: self.source(key) == name
 
     def foreign(self, name: str, replicas: int) -> Callable[[bytes], bool]:
-        """Return a test of whether a node has had no part in a key before the move.
+        """Return a test of whether a key did not belong to a node before the move.
 
         Args:
             name: the node's.
-            replicas: on how many nodes items were.
+            replicas: the number of nodes of each item then.
         """
 
         def is_foreign(key: bytes) -> bool:
@@ -98,7 +98,7 @@ class Routes:
         return is_foreign
 
     def stranded(self, name: str) -> Callable[[bytes], bool]:
-        """Return a test of whether a key cannot move away from a node: its new one is gone."""
+        """Return a test of whether a key cannot leave a node because its new one has failed."""
 
         def is_stranded(key: bytes) -> bool:
             return self.source(key) == name != self.destination(key) in self.gone
@@ -106,11 +106,11 @@ class Routes:
         return is_stranded
 
     def orphans(self, name: str, lost: str) -> Callable[[bytes], bool]:
-        """Return a test of whether a node has copies of keys of a node that is gone.
+        """Return a test of whether a node has copies of a failed node's keys.
 
         Args:
             name: the node's.
-            lost: that of the one that is gone: the keys move from it, or to it.
+            lost: the name of the failed node, which the keys move from or to.
         """
 
         def is_orphan(key: bytes) -> bool:
@@ -122,7 +122,7 @@ class Routes:
         return is_orphan
 
     def restored_to(self, key: bytes) -> str:
-        """Return the name of the node that gets an item that another one has lost."""
+        """Return the name of the node to which a lost item is restored."""
         return self.source(key) if self._takes_back else self.destination(key)
 
     def arrive(self, name: str) -> Callable[[bytes], bool]:
@@ -130,12 +130,12 @@ class Routes:
         return lambda key: self.destination(key) == name != self.source(key)
 
     def inherit(self, name: str) -> Callable[[bytes], bool]:
-        """Return a test of whether a key moves to a node in place of one that is gone."""
+        """Return a test of whether a key moves to a node in place of a failed one."""
         arrives = self.arrive(name)
         return lambda key: self._to_lost[self._begun(key)] and arrives(key)
 
     def stay(self, name: str) -> Callable[[bytes], bool]:
-        """Return a test of whether a key stays at a node, as the one it was to move to is gone."""
+        """Return a test of whether a key stays at a node because its new one has failed."""
 
         def stays(key: bytes) -> bool:
             return self._to_lost[self._begun(key)] and self.source(key) == name == self.destination(
@@ -146,13 +146,13 @@ class Routes:
 
 
 def check_without(topology: Topology) -> None:
-    """Check that only keys of nodes that are gone get other nodes.
+    """Check that only keys of failed nodes get other nodes.
 
     Raises:
-        ConfigError: the hash does not promise that.
+        ConfigError: the hash does not guarantee that.
     """
     move = topology.move
-    assert move is not None  # noqa: S101 - the caller has looked
+    assert move is not None  # noqa: S101 - the caller has checked
     left = _points(topology, tuple(node for node in move.begun if node not in move.lost))
     begun = _points(topology, move.begun)
     names = {node.name for node in move.lost}

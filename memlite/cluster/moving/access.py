@@ -1,4 +1,4 @@
-"""Reading and changing a key that moves, while it does: what proxies do in each phase."""
+"""Reads and changes a key while it moves, as proxies do in each phase."""
 
 import time
 from collections.abc import Callable
@@ -25,9 +25,9 @@ class Reading(NamedTuple):
     """A key as it was read.
 
     Attributes:
-        found: the item, which may be frozen; or nothing.
-        place: where it is.
-        at: when it was asked for.
+        found: the state found: an item, which may be frozen, or nothing.
+        place: the node where it was found.
+        at: when the request was sent.
     """
 
     found: Found = ABSENT
@@ -36,7 +36,7 @@ class Reading(NamedTuple):
 
     @property
     def absent(self) -> bool:
-        """Whether there is none."""
+        """Whether there is no item."""
         return self.found.kind is Kind.ABSENT
 
 
@@ -46,7 +46,7 @@ class KeyAccess:
 
     Args:
         moving: the key.
-        phase: how far the move is.
+        phase: the phase of the move.
         clock: returns seconds that never decrease.
     """
 
@@ -73,7 +73,7 @@ class KeyAccess:
         reading = yield from self._read()
         found = reading.found
         if found.took and found.kind is Kind.REAL and self.moving.assigns:
-            # The right to recache it is a client's, and whether it claims that is not known here.
+            # The right to recache belongs to a client, and whether one claims it is unknown here.
             request = marks.invalidate(self._key, found.unique, keeps=True)
             yield (Ask(reading.place, request),)
         return reading
@@ -85,8 +85,8 @@ class KeyAccess:
             kind = reading.found.kind
             if kind in (Kind.REAL, Kind.FROZEN):
                 return reading
-            # While others may still add items at the source, an item at the destination counts only
-            # if there is a marker.
+            # While other proxies may still add items at the source, an item at the destination
+            # counts only if the source has a marker.
             elsewhere = kind is Kind.MARKER or phase is Phase.MOVE
             if phase is Phase.BACK or not elsewhere:
                 return Reading()
@@ -105,16 +105,16 @@ class KeyAccess:
 
         Args:
             wish: the item.
-            replacing: what must be there, as it was read; None if there must be nothing; `ANY` for
-                no condition.
+            replacing: the state that must be current, as it was read; None if there must be no
+                item; `ANY` for no condition.
 
         Returns:
             Its cas unique.
 
         Raises:
-            VersionConflict: what is there is not `replacing`.
+            VersionConflict: the current state is not `replacing`.
             NodeRefusedError: a node answers with an error.
-            BusyKeyError: others change the key again and again.
+            BusyKeyError: the key keeps changing.
         """
         if replacing is not ANY:
             return (yield from self._put(wish, replacing))
@@ -156,10 +156,10 @@ class KeyAccess:
             raise VersionConflict
 
     def _check(self, reading: Reading) -> Steps[None]:
-        """Make sure that an item may be changed where it is.
+        """Check that an item may be changed at its present node.
 
         Raises:
-            VersionConflict: it is or was to be moved; it must be read again.
+            VersionConflict: the item is being or was moved, and must be read again.
         """
         phase, found = self.phase, reading.found
         if phase is Phase.BACK:
@@ -211,17 +211,17 @@ class KeyAccess:
         )
 
     def _win(self, reading: Reading) -> Steps[int]:
-        """Note at the node that a client was told to recache the item."""
+        """Record at the node that a client was told to recache the item."""
         unique = reading.found.unique
         if reading.found.took and not self.moving.assigns:
-            return unique  # the node has noted it when the item was read
+            return unique  # the node recorded it when the item was read
         (taken,) = yield (Ask(reading.place, marks.take(self._key)),)
         if taken.number(b"c") != unique or b"W" not in taken.words:
             raise VersionConflict
         return unique
 
     def _set_state(self, wish: Wish, place: Place, unique: int) -> Steps[None]:
-        """Make an item that was stored stale and won, if it is to be."""
+        """Mark a stored item as stale and won, if requested."""
         asks: list[Ask] = []
         if wish.stale:
             keeps = self.moving.assigns
@@ -256,7 +256,7 @@ class KeyAccess:
         return unique or (yield from self._over_mark(place, wish, found))
 
     def _over_mark(self, place: Place, wish: Wish, found: Found) -> Steps[int]:
-        """Store an item in place of a mark, which counts as nothing."""
+        """Store an item in place of a mark, which counts as no item."""
         if not found.marks:
             raise VersionConflict
         unique, _ = yield from self._added(place, wish, found.unique)
@@ -265,10 +265,10 @@ class KeyAccess:
         return unique
 
     def _added(self, place: Place, wish: Wish, mark: int | None) -> Steps[tuple[int, Found]]:
-        """Store an item where there is nothing, or a mark of this unique.
+        """Store an item if there is none, or only a mark with this cas unique.
 
         Returns:
-            Its unique, or 0 and what is there.
+            Its cas unique; or 0, and the state found.
         """
         unique = self._unique(wish)
         exptime = wish.exptime or 0
@@ -287,7 +287,7 @@ class KeyAccess:
         return 0, self._marks.found(looked)
 
     def _vivified(self, place: Place, wish: Wish, mark: int | None) -> Steps[int]:
-        """Create an item that a client was told to recache; return its unique, or 0."""
+        """Create an item that a client was told to recache; return its cas unique, or 0."""
         asks = [] if mark is None else [Ask(place, marks.drop(self._key, mark))]
         request = marks.vivify(self._key, wish.exptime or 0, self._unique(wish), binary=wish.binary)
         asks.append(Ask(place, request))

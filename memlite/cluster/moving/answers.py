@@ -1,4 +1,4 @@
-"""Replies of nodes to the requests with which keys are moved."""
+"""Replies of nodes to the requests that move keys."""
 
 from collections.abc import Generator
 from enum import Enum, auto
@@ -14,20 +14,20 @@ _STATUSES: Final = frozenset((b"HD", b"VA", b"EN", b"NS", b"EX", b"NF"))
 
 
 class NodeRefusedError(MemliteError):
-    """A node has answered with an error; the text is its reply."""
+    """A node answered with an error; the text is its reply."""
 
 
 class Place(Enum):
-    """One of the two nodes of a key that moves."""
+    """One of the two nodes of a moving key."""
 
     SOURCE = auto()
-    """The one that has it before."""
+    """The node of the key before the move."""
     DESTINATION = auto()
-    """The one that has it afterwards."""
+    """The node of the key after the move."""
 
 
 class Ask(NamedTuple):
-    """A request, and the node that it is for."""
+    """A request, and its destination node."""
 
     place: Place
     request: bytes
@@ -55,17 +55,17 @@ class Answer(NamedTuple):
 
     @property
     def unique(self) -> int:
-        """The cas unique of what was stored; 0 if it was not, as the condition does not hold.
+        """The cas unique of the stored item; 0 if it was not stored because the condition failed.
 
         Raises:
-            NodeRefusedError: the node has answered with an error.
+            NodeRefusedError: the node answered with an error.
         """
         if self.error:
             raise NodeRefusedError(self.error)
         return (self.number(b"c") or 0) if self.done else 0
 
     def number(self, flag: bytes) -> int | None:
-        """Return the number of a flag; None if it is not there."""
+        """Return the number of a flag; None if the flag is absent."""
         for word in self.words:
             if word[:1] == flag:
                 return int(word[1:])
@@ -73,12 +73,12 @@ class Answer(NamedTuple):
 
 
 Steps: TypeAlias = Generator[tuple[Ask, ...], tuple[Answer, ...], _T]
-"""What is to be asked, step by step: yields requests that may be sent at once, those for one node
-in this order, and is sent their answers in the same order. Returns the result."""
+"""A generator of requests: yields those that may be sent at once (keeping the order of requests to
+the same node), and is sent their answers in the same order. Returns the result."""
 
 
 def answer_of(reply: bytes) -> Answer:
-    """Return what a node has replied to a meta command; `reply` is the whole reply."""
+    """Parse a node's reply to a meta command; `reply` is the whole reply."""
     end = reply.find(b"\r\n")
     status, *words = reply[:end].split() or [b""]
     if status not in _STATUSES:

@@ -1,4 +1,4 @@
-"""Copies of items at other nodes than the one that decides; see docs/decisions/0051.
+"""Copies of items on nodes other than the deciding one; see docs/decisions/0051.
 
 A *hold* stands in a copy's place while the key changes, a *lease* while the copy is being made.
 """
@@ -28,16 +28,16 @@ HELD: Final = 3_735_927_486
 LEASED: Final = 3_735_927_487
 """The flags of a lease."""
 STANDS_IN: Final = b"memlite: a copy is being changed"
-"""The value of both."""
+"""The value of holds and leases."""
 LEASE_SECONDS: Final = 10
-"""After which a lease expires."""
+"""Seconds after which a lease expires."""
 
 _NOTHING: Final = Moved(Outcome.NOTHING)
 _REPLICA: Final = Place.DESTINATION
 
 
 class Copies:
-    """Which nodes have copies of keys while keys move between nodes that decide.
+    """Determines which nodes have copies while keys move between deciding nodes.
 
     Args:
         topology: the nodes, and the move between them.
@@ -51,18 +51,18 @@ class Copies:
         self._new = topology.next_router().replicas
 
     def before(self, key: bytes) -> list[Node]:
-        """Return the nodes of a key before the move, the one that decides first."""
+        """Return the nodes of a key before the move, the deciding node first."""
         return [self._before[one] for one in self._old(key, self._count)]
 
     def after(self, key: bytes) -> list[Node]:
-        """Return those after the move."""
+        """Return the nodes of a key after the move, in the same order."""
         return [self._after[one] for one in self._new(key, self._count)]
 
     def during(self, key: bytes, phase: Phase) -> tuple[Node, ...]:
-        """Return the nodes that have copies in a phase: neither decides then.
+        """Return the nodes that have copies in a phase; none of them decides then.
 
-        They are those of before and of afterwards. The node that the key moves to is left out as
-        soon as it may get the item itself.
+        They are the nodes from before and after the move. The key's destination is left out as soon
+        as it may receive the item itself.
         """
         before, after = self.before(key), self.after(key)
         both = dict.fromkeys((*before[1:], *after))
@@ -73,7 +73,7 @@ class Copies:
 
 
 def stands_in(found: Found) -> bool:
-    """Return whether what a node has is a hold or a lease."""
+    """Return whether a node's item is a hold or a lease."""
     return found.flags in (HELD, LEASED) and found.value == STANDS_IN
 
 
@@ -81,10 +81,10 @@ _MAX_ROUNDS: Final = 20
 
 
 def copied(key: bytes, its: MovingKey) -> Steps[Moved]:
-    """Copy an item from the node that decides (the source) to another one.
+    """Copy an item from the deciding node (the source) to another node.
 
-    What is there is replaced, unless it is a hold: then the key is being changed, and a read will
-    copy it later. Whatever changes the key meanwhile replaces the lease.
+    An existing item there is replaced, unless it is a hold: then the key is being changed, and a
+    read will copy it later. Any change of the key meanwhile replaces the lease.
     """
     leased, looked = yield Ask(_REPLICA, _lease(its, None)), Ask(_REPLICA, marks.look(key))
     unique = leased.unique
@@ -101,7 +101,7 @@ def copied(key: bytes, its: MovingKey) -> Steps[Moved]:
     (looked,) = yield (Ask(Place.SOURCE, marks.look(key)),)
     found = its.marks.found(looked)
     if found.took:
-        # The right to recache it is a client's.
+        # The right to recache it belongs to a client.
         again = marks.invalidate(key, found.unique, keeps=its.assigns)
         yield (Ask(Place.SOURCE, again),)
     exptime = marks.exptime_of(found.ttl, its.clock() - at, its.now())
@@ -114,14 +114,14 @@ def copied(key: bytes, its: MovingKey) -> Steps[Moved]:
 
 
 def stranded(key: bytes, its: MovingKey) -> Steps[Moved]:
-    """Copy an item whose new node is gone from the old one (the source) to another one.
+    """Copy an item whose new node has failed from the old one (the source) to another node.
 
-    It is frozen first, so that nobody can change it any more, and it is removed from the source
-    afterwards. So it takes the place of whatever there is, also of a hold: whoever has put that
-    there cannot change the key any more, or has done it before.
+    The item is frozen first, so that no client can change it, and removed from the source
+    afterwards. The copy therefore replaces any existing item, even a hold: the proxy that set the
+    hold can no longer change the key, or did so before.
 
     Raises:
-        BusyKeyError: it has changed again and again.
+        BusyKeyError: the item keeps changing.
     """
     at = its.clock()
     (looked,) = yield (Ask(Place.SOURCE, marks.look(key)),)
@@ -142,7 +142,7 @@ def stranded(key: bytes, its: MovingKey) -> Steps[Moved]:
     if found.kind is Kind.REAL:
         raise BusyKeyError("it changes all the time")
     if found.kind is not Kind.FROZEN:
-        return _NOTHING  # it has moved, or is gone: what others have is right
+        return _NOTHING  # it has moved or was removed: the other nodes are up to date
     for _ in range(_MAX_ROUNDS):
         (looked,) = yield (Ask(_REPLICA, marks.look(key)),)
         there = its.marks.found(looked)
@@ -162,13 +162,13 @@ def stranded(key: bytes, its: MovingKey) -> Steps[Moved]:
 
 
 def restored(key: bytes, its: MovingKey) -> Steps[Moved]:
-    """Copy an item from a copy (the source) to a node that decides, and has none.
+    """Restore an item from a copy (the source) to the deciding node, which lacks it.
 
-    The stub is there before the copy is looked at. So a copy that is found then is not of an item
-    that was restored from another one before, and removed since.
+    The stub is set before the copy is read. So a copy found then cannot be of an item that was
+    already restored from another copy, and removed since.
 
     Raises:
-        BusyKeyError: somebody else does it at the same time.
+        BusyKeyError: another process restores it at the same time.
     """
     stub, item = yield from its.stub_or_item()
     if item:

@@ -1,11 +1,11 @@
-"""Requests with which keys are moved, and what nodes may have of such a key.
+"""Requests that move keys, and the states of a moving key at a node.
 
-Nodes know nothing of it. What they have is an ordinary item to them:
+Nodes know nothing of moves. To them, each of these is an ordinary item:
 
-- a *frozen* item at the source: the item with a trailer. Readers still get the item, but nobody
-  changes it any more;
-- a *marker* at the source: it has no item, and others must not add one there;
-- a *stub* at the destination: the right to put the item there. It counts as no item.
+- a *frozen* item at the source: the item with a trailer. Readers still get the item, but no client
+  changes it;
+- a *marker* at the source: the source has no item, and no client may add one there;
+- a *stub* at the destination: the right to store the item there. It counts as no item.
 """
 
 import re
@@ -41,13 +41,13 @@ __all__ = [
 ]
 
 MARKER_SECONDS: Final = 60
-"""After which a marker expires: longer than proxies may know different phases."""
+"""Seconds until a marker expires: longer than proxies may disagree about the phase."""
 STUB_SECONDS: Final = 10
-"""After which a stub expires."""
+"""Seconds after which a stub expires."""
 
 _MARKER: Final = 3_735_927_488
 _STUB: Final = 3_735_927_489
-"""The flags of marks; the values begin as follows."""
+"""The flags of marks; their values begin as follows."""
 _MARKER_VALUE: Final = b"memlite has moved this item"
 _STUB_VALUE: Final = b"memlite moves an item here"
 
@@ -60,21 +60,21 @@ _RELATIVE_UP_TO: Final = 30 * 24 * 3600
 _FOR_EVER: Final = 2_000_000_000
 
 PROBE: Final = b"mg memlite E1\r\n"
-"""A request without effect, whose reply shows whether a node lets cas uniques be assigned."""
+"""A request without effect whose reply shows whether a node accepts assigned cas uniques."""
 
 
 def assigns(reply: bytes) -> bool:
-    """Return whether a node lets cas uniques be assigned (``E``), by its reply to `PROBE`."""
+    """Return whether a node accepts assigned cas uniques (``E``), by its reply to `PROBE`."""
     return reply.startswith((b"EN", b"HD"))
 
 
 def number_from(key: bytes, unique: int) -> tuple[bytes, bytes]:
-    """Return two requests after which a memlite node numbers cas uniques from this one.
+    """Return two requests after which a memlite node numbers cas uniques from `unique`.
 
-    Other nodes are not changed by them.
+    They have no effect on other servers.
 
     Args:
-        key: one that nobody uses.
+        key: an unused key.
         unique: the cas unique.
     """
     return _request(b"ms", key, False, b" ME T1" + _assigned(unique), b""), _request(
@@ -83,7 +83,7 @@ def number_from(key: bytes, unique: int) -> tuple[bytes, bytes]:
 
 
 class Kind(Enum):
-    """What a node has of a key."""
+    """The kind of state of a key at a node."""
 
     ABSENT = auto()
     REAL = auto()
@@ -95,20 +95,20 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a node has of a key.
+    """The state of a key at a node.
 
     Attributes:
-        kind: what it is.
+        kind: the kind of state.
         unique: its cas unique at the node.
         value: the item's value, without a trailer.
         flags: the client's flags.
         ttl: remaining seconds; None for no limit.
-        shown: the cas unique that clients see; that of a frozen item is from before.
+        shown: the cas unique that clients see; for a frozen item, the one from before freezing.
         stale: whether the item is stale.
         won: whether a client was told to recache it.
-        took: whether that was the one who has read it here, just now.
+        took: whether this read was the one that got that right.
         binary: whether the key was stored in base64.
-        idle: seconds since it was used.
+        idle: seconds since its last use.
         fetched: whether it was read since it was stored.
     """
 
@@ -132,7 +132,7 @@ class Found:
 
     @property
     def may_be_mark(self) -> bool:
-        """Whether it is one, or may be one if the value was not asked for."""
+        """Whether it is a mark, or may be one because the value was not requested."""
         return self.marks or self.flags in (_MARKER, _STUB)
 
 
@@ -140,7 +140,7 @@ ABSENT: Final = Found(Kind.ABSENT)
 
 
 class Marks:
-    """Makes and knows what belongs to one move.
+    """Makes and recognizes the marks of one move.
 
     Args:
         nonce: random, 32 hexadecimal digits: so no value of a client looks like a frozen item.
@@ -155,16 +155,16 @@ class Marks:
         self._start = sample[: -_DIGITS - 2]
 
     def freeze(self, key: bytes, found: Found) -> bytes:
-        """Return the request that freezes an item that is as it was found."""
+        """Return the request that freezes an item, provided it is as it was found."""
         state = found.stale * _STALE + found.won * _WON
         trailer = _TRAILER % (self._nonce, found.unique, state)
         return _request(b"ms", key, found.binary, b" MA C%d" % found.unique, trailer)
 
     def found(self, answer: Answer) -> Found:
-        """Return what a node has, by its answer to `look`.
+        """Return the state at a node, from its answer to `look`.
 
         Raises:
-            NodeRefusedError: the node has answered with an error.
+            NodeRefusedError: the node answered with an error.
         """
         if answer.error:
             raise NodeRefusedError(answer.error)
@@ -180,7 +180,7 @@ class Marks:
     def _thawed(self, found: Found) -> Found:
         """Return an item without its trailer, if it has one.
 
-        It may have several, if movers did not know of each other. The innermost is the true one.
+        It may have several, if movers did not know of each other. The innermost is the valid one.
         """
         value, start, length = found.value, self._start, self._length
         shown, state, frozen = found.unique, 0, False
@@ -243,31 +243,31 @@ def _request(
 
 
 def look(key: bytes, *, value: bool = True) -> bytes:
-    """Return the request for what a node has; see `Marks.found`.
+    """Return the request for the state of a key at a node; see `Marks.found`.
 
-    If the item is stale, it gives the reader the right to recache it; see `Found.took`. Without the
-    value, what is frozen or a mark cannot be told from an item.
+    If the item is stale, this gives the reader the right to recache it; see `Found.took`. Without
+    the value, frozen items and marks cannot be told from ordinary items.
     """
     return _request(b"mg", key, False, b" v f t c k h l" if value else b" f t c k")
 
 
 def stub(key: bytes, unique: int | None) -> bytes:
-    """Return the request that puts a stub where there is nothing.
+    """Return the request that stores a stub if there is no item.
 
     Args:
         key: the key.
-        unique: the cas unique that it gets; None for the node's choice.
+        unique: its new cas unique; None to let the node choose.
     """
     flags = b" ME F%d T%d c%b" % (_STUB, STUB_SECONDS, _assigned(unique))
     return _request(b"ms", key, False, flags, _STUB_VALUE)
 
 
 def mark(key: bytes, replacing: int | None) -> bytes:
-    """Return the request that puts a marker in place of what has a cas unique, or of nothing.
+    """Return the request that stores a marker in place of the item with a cas unique, or of none.
 
     Args:
         key: the key.
-        replacing: this unique; None for nothing.
+        replacing: this cas unique; None if there must be no item.
     """
     condition = b" ME" if replacing is None else b" C%d" % replacing
     flags = b"%b F%d T%d c" % (condition, _MARKER, MARKER_SECONDS)
@@ -282,14 +282,14 @@ def store(
     replacing: int | None,
     unique: int | None = None,
 ) -> bytes:
-    """Return the request that stores an item in place of what has a cas unique, or of nothing.
+    """Return the request that stores an item in place of one with a cas unique, or of none.
 
     Args:
         key: the key.
-        found: the item; whether it is stale or won is not stored.
+        found: the item; its stale and won states are not stored.
         exptime: see `exptime_of`.
-        replacing: the unique of what must be there; None if there must be nothing.
-        unique: the cas unique that the item gets; None for the node's choice.
+        replacing: the cas unique that must be current; None if there must be no item.
+        unique: its new cas unique; None to let the node choose.
     """
     condition = b" ME" if replacing is None else b" C%d" % replacing
     expiry = b" T%d" % exptime if exptime else b""
@@ -298,27 +298,27 @@ def store(
 
 
 def join(key: bytes, value: bytes, replacing: int, unique: int | None, *, append: bool) -> bytes:
-    """Return the request that adds to the value of an item that has a cas unique.
+    """Return the request that extends the value of the item with a cas unique.
 
     Args:
         key: the key.
-        value: what is added.
-        replacing: the item's unique.
-        unique: the cas unique that it gets; None for the node's choice.
-        append: whether it is added at the end.
+        value: the bytes to add.
+        replacing: the item's cas unique.
+        unique: its new cas unique; None to let the node choose.
+        append: whether to add them at the end.
     """
     flags = b" M%b C%d%b c" % (b"A" if append else b"P", replacing, _assigned(unique))
     return _request(b"ms", key, False, flags, value)
 
 
 def count(key: bytes, delta: int, replacing: int, unique: int | None, *, up: bool) -> bytes:
-    """Return the request that adds to, or subtracts from, a number that has a cas unique."""
+    """Return the request that adds to, or subtracts from, the number with a cas unique."""
     flags = b" M%b D%d C%d%b c" % (b"I" if up else b"D", delta, replacing, _assigned(unique))
     return _request(b"ma", key, False, flags)
 
 
 def drop(key: bytes, unique: int) -> bytes:
-    """Return the request that removes what has a cas unique."""
+    """Return the request that removes the item with a cas unique."""
     return _request(b"md", key, False, b" C%d" % unique)
 
 
@@ -330,13 +330,13 @@ def invalidate(
     unique: int | None = None,
     exptime: int | None = None,
 ) -> bytes:
-    """Return the request that marks an item as stale, and as not won.
+    """Return the request that marks an item as stale and not won.
 
     Args:
         key: the key.
         replacing: its cas unique.
-        keeps: whether it keeps that, which the node must be able to assign.
-        unique: the cas unique that it gets otherwise; None for the node's choice.
+        keeps: whether it keeps that unique, which the node must accept when assigned.
+        unique: its new cas unique otherwise; None to let the node choose.
         exptime: its new exptime; None to keep the present one.
     """
     assigned = _assigned(replacing if keeps else unique)
@@ -345,9 +345,9 @@ def invalidate(
 
 
 def vivify(key: bytes, exptime: int, unique: int | None, *, binary: bool) -> bytes:
-    """Return the request for an empty item where there is nothing, with the right to recache it.
+    """Return the request that creates an empty item if there is none, to be recached.
 
-    Whether there was nothing, the answer shows by ``W`` without ``X``.
+    The answer shows by ``W`` without ``X`` that there was none.
     """
     return _request(b"mg", key, binary, b" N%d c%b" % (exptime, _assigned(unique)))
 

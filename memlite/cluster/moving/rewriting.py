@@ -1,6 +1,7 @@
-"""The requests that change an item at its node, if it is as it was read.
+"""The requests that change an item at its node, provided it is as it was read.
 
-What can be left to the node is: then it keeps the exact time to live, which no request shows.
+Where possible, the change is left to the node: it keeps the exact time to live, which no request
+reveals.
 """
 
 from dataclasses import dataclass
@@ -16,15 +17,15 @@ _MAX_NUMBER_LENGTH: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What an item is to become.
+    """The intended state of an item.
 
     Attributes:
         value: its value.
         flags: the client's flags.
-        exptime: as in a request; None to keep the present one.
+        exptime: the exptime, as in a request; None to keep the present one.
         stale: whether it is stale.
         won: whether a client was told to recache it.
-        unique: the cas unique that it gets; None for the node's choice.
+        unique: its new cas unique; None to let the node choose.
         binary: whether the key is stored in base64.
     """
 
@@ -37,17 +38,17 @@ class Wish:
     binary: bool = False
 
     def content(self) -> Found:
-        """Return what `marks.store` needs to know."""
+        """Return the item as `marks.store` takes it."""
         return Found(marks.Kind.REAL, value=self.value, flags=self.flags, binary=self.binary)
 
 
 def in_place(key: bytes, old: Found, new: Wish) -> bytes | None:
-    """Return the request that makes an item what it is to become, and keeps its time to live.
+    """Return the request that changes an item as intended and keeps its time to live.
 
     Args:
         key: the key.
         old: the item.
-        new: what it is to become; it is not stale.
+        new: its intended state, which is not stale.
 
     Returns:
         None if there is no such request.
@@ -70,7 +71,7 @@ def _counted(key: bytes, old: Found, new: Wish) -> bytes | None:
     before, after = old.value.rstrip(b" "), new.value.rstrip(b" ")
     if not (before.isdigit() and after.isdigit() and len(before) <= _MAX_NUMBER_LENGTH):
         return None
-    # What counting makes of it: without leading zeros, and padded to the length that it had.
+    # The format that counting produces: no leading zeros, and padded to the former length.
     if new.value != (b"%d" % int(after)).ljust(len(old.value)):
         return None
     delta = int(after) - int(before)

@@ -1,7 +1,7 @@
 """The steps of moving one key, for the mover and for proxies that need it to be moved.
 
-See docs/decisions/0041-a-moving-key-is-frozen.md for why this is safe whatever others do meanwhile,
-and wherever it ends early.
+See docs/decisions/0041-a-moving-key-is-frozen.md for why this is safe despite concurrent changes,
+and wherever it is interrupted.
 """
 
 import random
@@ -24,25 +24,25 @@ _DESTINATION: Final = Place.DESTINATION
 
 
 class BusyKeyError(MemliteError):
-    """A key has changed again and again while it was to be moved; it can be tried again."""
+    """A key kept changing while it was being moved; the move can be retried."""
 
 
 class Outcome(Enum):
-    """What has become of a key."""
+    """The outcome of moving a key."""
 
     MOVED = auto()
     """It is at the destination."""
     NOTHING = auto()
-    """The source had nothing to move, or no longer."""
+    """The source had nothing to move, or no longer had it."""
     DROPPED = auto()
-    """It is gone, as a node does not take it: with its trailer, or at all."""
+    """It is lost because a node rejected it: with its trailer, or altogether."""
 
 
 class Moved(NamedTuple):
     """The result of moving a key.
 
     Attributes:
-        outcome: what has become of it.
+        outcome: the outcome.
         size: bytes of the value that was sent to the destination; 0 if none was.
         reason: why it was dropped.
     """
@@ -53,7 +53,7 @@ class Moved(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What the source had, and when it was asked."""
+    """The state found at the source, and when it was requested."""
 
     found: Found
     at: float
@@ -61,12 +61,12 @@ class _Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MovingKey:
-    """Moves a key from one node to the other.
+    """Moves a key from its source to its destination.
 
     Args:
         key: the key.
-        marks: those of the move.
-        assigns: whether both nodes let cas uniques be assigned, so that items keep theirs.
+        marks: the marks of the move.
+        assigns: whether both nodes accept assigned cas uniques, so that items keep theirs.
         clock: returns seconds that never decrease.
         now: returns the unix time.
         choose: returns a cas unique for a stub, at random.
@@ -84,7 +84,7 @@ class MovingKey:
 
         Raises:
             NodeRefusedError: a node answers with an error.
-            BusyKeyError: see there.
+            BusyKeyError: the key keeps changing.
         """
         look = marks.look(self.key, value=False)
         looked, stubbed = yield Ask(_SOURCE, look), Ask(_DESTINATION, self._stub())
@@ -98,7 +98,7 @@ class MovingKey:
                 stub, stray = yield from self.stub_or_item()
                 found = (yield from self._look()).found
                 if stray and found.kind is Kind.REAL:
-                    # It was there before the move: nothing is put there while the source has this.
+                    # It predates the move: nothing is stored there while the source has this.
                     yield (Ask(_DESTINATION, marks.drop(self.key, stray)),)
                 continue
             at = self.clock()
@@ -114,11 +114,11 @@ class MovingKey:
         return (yield from self._complete(stub, None))
 
     def complete(self) -> Steps[Moved]:
-        """Move the key if the source has frozen it; nothing is done if not.
+        """Move the key if the source has frozen it; otherwise do nothing.
 
         Raises:
             NodeRefusedError: a node answers with an error.
-            BusyKeyError: see there.
+            BusyKeyError: the key keeps changing.
         """
         (stubbed,) = yield (Ask(_DESTINATION, self._stub()),)
         return (yield from self._complete(stubbed.unique, None))
@@ -127,8 +127,8 @@ class MovingKey:
         """Move the key if it is frozen.
 
         Args:
-            stub: the unique of a stub; 0 if there is none.
-            seen: what the source had when the stub was there; None if it must be asked.
+            stub: the cas unique of a stub; 0 if there is none.
+            seen: the source's state after the stub was set; None if it must be requested.
         """
         item = 0  # the unique of the item at the destination
         size = 0
@@ -159,7 +159,7 @@ class MovingKey:
             (dropped,) = yield (Ask(_SOURCE, marks.drop(self.key, found.unique)),)
             if dropped.done:
                 return Moved(Outcome.MOVED, size)
-            seen, item = None, 0  # somebody else was faster
+            seen, item = None, 0  # another process was faster
         raise BusyKeyError("it changes all the time")
 
     # The parts
@@ -173,7 +173,7 @@ class MovingKey:
         return _Seen(self.marks.found(looked), at)
 
     def stub_or_item(self) -> Steps[tuple[int, int]]:
-        """Return the unique of a stub, or else that of the item at the destination."""
+        """Return the cas unique of a stub, or else that of the item at the destination."""
         for _ in range(_MAX_ROUNDS):
             (stubbed,) = yield (Ask(_DESTINATION, self._stub()),)
             if stubbed.unique:
@@ -187,17 +187,17 @@ class MovingKey:
         raise BusyKeyError("it changes all the time")
 
     def _copy(self, found: Found, exptime: int, stub: int) -> Steps[int]:
-        """Put the item in place of a stub; return its unique, or 0 if the stub is gone."""
+        """Store the item in place of a stub; return its cas unique, or 0 if the stub is gone."""
         unique = found.shown if self.assigns else None
         store = marks.store(self.key, found, exptime, replacing=stub, unique=unique)
         (stored,) = yield (Ask(_DESTINATION, store),)
         return stored.unique
 
     def _restore(self, found: Found, unique: int) -> Steps[None]:
-        """Make the item at the destination stale and won, if that is what it was.
+        """Mark the item at the destination as stale and won, if it was so at the source.
 
-        All do it who find an item at the destination while the source's is frozen: nobody knows
-        whether the one who put it there still can.
+        Every process that finds an item at the destination while the source's is frozen does this:
+        the process that stored it may have died.
         """
         asks: list[Ask] = []
         if found.stale:

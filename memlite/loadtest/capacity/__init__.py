@@ -1,8 +1,8 @@
-"""``memlite bench plan``: how many servers a load needs, from what was measured.
+"""``memlite bench plan``: how many servers a load needs, from measurements.
 
 A measurement says what one server, or one cluster, does on one machine. The plan answers for a
-rate and a response time with ranges, says which model is behind them and how far they extrapolate,
-and refuses what the measurement cannot tell.
+rate and a response time with ranges, names the model they are based on and how far they
+extrapolate, and refuses questions that the measurement cannot answer.
 """
 
 from memlite.loadtest.capacity.answer import Answer, answer

@@ -1,4 +1,4 @@
-"""The answer to a plan: in words for people, and as plain data."""
+"""The answer to a plan, as text and as plain data."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,15 +21,16 @@ __all__ = ["Answer", "Option", "answer"]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A kind of server that the load could be given to.
+    """A kind of server that could take the load.
 
     Attributes:
         target: its name.
-        estimate: how many are needed; None if the measurement does not tell.
-        servers: how many servers, or nodes, with those that only memory needs; None likewise.
-        reason: why not; empty if it does.
+        estimate: how many servers are needed; None if the measurement does not tell.
+        servers: the number of servers, or nodes, including those needed only for memory; None
+            likewise.
+        reason: why there is no estimate; empty if there is one.
         machines: the cheapest machines; None if the table has none that can be used.
-        month: the price of a month, use of disks and of a bucket included; None without machines.
+        month: the price per month, including disks and use of a bucket; None without machines.
     """
 
     target: str
@@ -45,11 +46,11 @@ class Answer:
     """The answer to a request.
 
     Attributes:
-        request: what was asked.
+        request: the request.
         options: by target, in the order of the results.
-        currency: of the prices.
-        doubts: what speaks against the measurement, in sentences.
-        advice: which to take, in sentences.
+        currency: the currency of the prices.
+        doubts: reasons to doubt the measurement, in sentences.
+        advice: which option to take, in sentences.
         basis: what the answer is based on, in sentences.
         wrong_if: what would make it wrong, each to follow "it is wrong if".
     """
@@ -63,7 +64,7 @@ class Answer:
     wrong_if: Sequence[str]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as what JSON can hold."""
+        """Return the answer as JSON-serializable data."""
         return {
             "request": asdict(self.request),
             "currency": self.currency,
@@ -78,13 +79,13 @@ class Answer:
 def answer(
     runs: Sequence[Results], request: Request, table: MachineTable, prices: Prices
 ) -> Answer:
-    """Answer a request for all targets of some runs, which were measured in the same way.
+    """Answer a request for all targets of some runs that were measured in the same way.
 
     Args:
         runs: one or more.
         request: the load.
         table: the machines to choose from.
-        prices: of disks and buckets.
+        prices: the prices of disks and buckets.
 
     Raises:
         ConfigError: the tables have different currencies.
@@ -110,7 +111,7 @@ def answer(
 
 
 def _named(runs: Sequence[Results]) -> Iterator[tuple[str, Results, TargetInfo]]:
-    """Yield all targets; a name that several runs have gets what the run was made with."""
+    """Yield all targets; a name shared by several runs gets the options of its run."""
     count = Counter(target.name for run in runs for target in run.targets)
     for run in runs:
         made = [word.lstrip("-") for word in run.command if word.startswith(_TELLING)]
@@ -147,7 +148,7 @@ def _option(
 
 
 _TELLING = ("--in-flight=", "--proxy-option=")
-"""Options of a run that tell it from others with the same target."""
+"""Options that distinguish a run from others with the same target."""
 _MAX_SERVERS = 1000
 
 _NEEDS = (
@@ -162,7 +163,7 @@ _NEEDS = (
 
 
 def _doubts(possible: Sequence[Option]) -> Iterator[str]:
-    """Yield each doubt once, with the targets that it is about."""
+    """Yield each doubt once, with the targets it concerns."""
     about: dict[str, list[str]] = {}
     for option in possible:
         for doubt in _estimate(option).measured.doubts:
@@ -172,7 +173,7 @@ def _doubts(possible: Sequence[Option]) -> Iterator[str]:
 
 
 def _advice(possible: Sequence[Option], currency: str) -> Iterator[str]:
-    """Yield which option to take for what."""
+    """Yield which option to choose for which purpose."""
     if not possible:
         yield "nothing that was measured can be planned for"
         return
@@ -239,7 +240,7 @@ _PLURALS = {"server": "servers", "node": "nodes", "proxy": "proxies"}
 
 
 def _basis(possible: Sequence[Option]) -> Iterator[str]:
-    """Yield which model is behind each option, and how far it extrapolates."""
+    """Yield the model that each option is based on, and how far it extrapolates."""
     for option in possible:
         found = _estimate(option)
         known = found.measured

@@ -15,7 +15,7 @@ __all__ = ["Balance"]
 _Shares = npt.NDArray[np.float64]
 
 _DRAWS: Final = 200_000
-# So many of the most popular keys are placed each for itself, the others by the shares of the ring.
+# The number of most popular keys that are placed individually; the rest follow the ring's shares.
 _PLACED: Final = 10_000
 _SPREAD_EVENLY: Final = ("uniform", "sequential")
 
@@ -48,7 +48,7 @@ class Balance:
 
     @functools.cache  # noqa: B019 - a plan has few of them, which live as long as it
     def busiest(self, servers: int) -> float:
-        """Return the share of requests that the busiest of so many servers gets, of 1."""
+        """Return the share of requests that the busiest of `servers` servers gets, of 1."""
         router = make_router("ketama", [Member(f"server-{one}") for one in range(servers)])
 
         def shares(keys: list[bytes], weights: _Shares | None) -> _Shares:

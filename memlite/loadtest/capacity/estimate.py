@@ -17,9 +17,9 @@ __all__ = ["FARTHEST", "Estimate", "Range", "estimate"]
 
 FARTHEST: Final = 10
 """A plan extrapolates to at most this many times the servers, or proxies, that were measured."""
-# A server that was not busy counts as able to do at most this many times what it did.
+# A server that was not busy is assumed to handle at most this many times its measured load.
 _MAX_MORE: Final = 2.0
-# Without a model, this share of what a closed loop reached counts as certain.
+# Without a model, this share of a closed loop's throughput counts as certain.
 _WITHOUT_MODEL: Final = 0.7
 _TOO_NOISY: Final = (
     "throughput varied so much between repetitions that it may be anything; measure on a quiet "
@@ -29,11 +29,11 @@ _TOO_NOISY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Both ends of what is likely.
+    """The likely range of a value.
 
     Attributes:
-        low: the lower one.
-        high: the higher one.
+        low: the lower end.
+        high: the upper end.
     """
 
     low: float
@@ -42,17 +42,17 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a load needs of a kind of server.
+    """The number of servers of one kind that a load needs.
 
     Attributes:
-        measured: what it is based on.
-        servers: how many servers, or nodes.
-        proxies: how many proxies; 0 if there was none.
+        measured: the measurement it is based on.
+        servers: the number of servers, or nodes.
+        proxies: the number of proxies; 0 if there was none.
         each: operations per second that one server can take.
-        utilisation: of a server's threads at the given rate, with the most and the fewest servers;
-            None if processor times are unknown.
+        utilisation: that of a server's threads at the given rate, with the most and the fewest
+            servers; None if processor times are unknown.
         bottleneck: what limits throughput.
-        extrapolation: how many times the servers, or proxies, that were measured.
+        extrapolation: the number of servers, or proxies, as a multiple of the number measured.
     """
 
     measured: Measured
@@ -65,7 +65,7 @@ class Estimate:
 
 
 def estimate(results: Results, target: TargetInfo, request: Request) -> Estimate:
-    """Return what a load needs.
+    """Estimate how many servers a load needs.
 
     Args:
         results: the measurements.
@@ -128,16 +128,16 @@ def _each(known: Measured, part: Part | None, request: Request) -> Range:
     else:
         high = min(fast, _MAX_MORE * peak.high, most)
     low = min(slow, peak.low, high)
-    if open_loop is not None:  # what was measured so needs no model
+    if open_loop is not None:  # measured in open loop: no model needed
         low, high = max(low, open_loop.low), max(high, open_loop.high)
     return Range(low, high)
 
 
 def _by_model(known: Measured, part: Part, request: Request) -> tuple[float, float]:
-    """Return the rate at which an M/M/m queue is fast enough, with the highest and lowest demand.
+    """Return the rate up to which an M/M/m queue is fast enough, at the highest and lowest demand.
 
     Raises:
-        UnknowableError: it is not, even without a queue.
+        UnknowableError: it is too slow even without queueing.
     """
     unloaded = known.fixed + len(known.parts) * TAIL * _high(part.demand)
     if request.p99 <= unloaded:
@@ -145,7 +145,7 @@ def _by_model(known: Measured, part: Part, request: Request) -> tuple[float, flo
             f"99 of 100 responses take up to {duration(unloaded)} even without a queue; more "
             "servers do not make a single one faster"
         )
-    # Each part may take its share of the time that is left.
+    # Each part may take its share of the remaining time.
     limit = known.fixed + (request.p99 - known.fixed) / len(known.parts)
     slow, fast = (
         1e6 * sustainable_rate(demand, part.workers, limit, fixed=known.fixed)
@@ -158,7 +158,7 @@ def _peak(points: Sequence[Point], count: int) -> Range:
     """Return the highest measured throughput.
 
     Raises:
-        UnknowableError: its interval is so wide that it may be nothing.
+        UnknowableError: its interval is so wide that it includes zero.
     """
     low = max(_low(one.throughput) for one in points)
     if not low:
@@ -167,7 +167,7 @@ def _peak(points: Sequence[Point], count: int) -> Range:
 
 
 def _fast_enough(points: Sequence[Point], p99: float, count: int) -> Range | None:
-    """Return the highest throughput that was measured with responses that are fast enough."""
+    """Return the highest measured throughput with fast enough responses."""
     surely = [_low(one.throughput) for one in points if _high(one.p99) <= p99]
     maybe = [one for one in points if _low(one.p99) <= p99]
     if not maybe:
@@ -177,10 +177,10 @@ def _fast_enough(points: Sequence[Point], p99: float, count: int) -> Range | Non
 
 
 def _seen(known: Measured, part: Part | None, request: Request, count: int) -> Range:
-    """Return what was measured, without a model.
+    """Return the measured throughput, without a model.
 
     Clients that wait for their replies queue less than requests that arrive at random, so a server
-    cannot be as busy with these: `_WITHOUT_MODEL` of that is counted as certain.
+    cannot be as busy with the latter: only `_WITHOUT_MODEL` of that counts as certain.
 
     Raises:
         UnknowableError: no load was fast enough.
@@ -192,7 +192,7 @@ def _seen(known: Measured, part: Part | None, request: Request, count: int) -> R
     open_loop = _fast_enough([one for one in known.points if one.rate], request.p99, count)
     if open_loop is not None:
         low = max(low, open_loop.low)
-    # Between the highest load that was fast enough and the next one nothing is known.
+    # Nothing is known between the highest load that was fast enough and the next one.
     slower = [
         one.throughput.mean / count
         for one in known.points
@@ -224,7 +224,7 @@ def _spread(each: Range, rate: float, balance: Balance, count: int) -> Range:
     """Return how many servers are needed so that the busiest one is not overloaded.
 
     Raises:
-        UnknowableError: a single key needs more than a server.
+        UnknowableError: a single key needs more than one server.
     """
     if rate * balance.hottest > each.high:
         raise UnknowableError(

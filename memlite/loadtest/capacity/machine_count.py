@@ -14,7 +14,7 @@ __all__ = ["HOURS_PER_MONTH", "Machines", "cheapest", "extra_costs", "needed"]
 HOURS_PER_MONTH: Final = 730
 _SECONDS_PER_MONTH: Final = HOURS_PER_MONTH * 3600
 _GIB: Final = 1 << 30
-# What an item takes in memory besides its value, in bytes, for a short key and the bookkeeping: at
+# Memory that an item takes besides its value, in bytes, for a short key and the bookkeeping: at
 # least memcached's, at most memlite's (scripts/benchmarks/bench_memory.py).
 _ITEM: Final = Range(70, 320)
 # The share of a machine's memory that is for items.
@@ -28,9 +28,9 @@ class Machines:
 
     Attributes:
         machine: the type.
-        count: how many.
+        count: the number of machines.
         month: their price for a month of 730 hours, in the currency of the table.
-        memory: whether memory, and not processors, says how many.
+        memory: whether memory, and not processors, determines the count.
     """
 
     machine: Machine
@@ -42,8 +42,8 @@ class Machines:
 def needed(estimate: Estimate, request: Request, machine: Machine) -> Machines | None:
     """Return how many machines of a type are needed; None if its cores or price are unknown.
 
-    Nor can it be said of a server whose processor time is unknown. A core is left to the kernel and
-    the network, so machines with one, or a part of one, are not considered.
+    Also None if the server's processor time is unknown. One core is left to the kernel and the
+    network, so machines with a single core, or part of one, are not considered.
     """
     known = estimate.measured
     if machine.hour is None or machine.cores is None or not known.parts:
@@ -52,7 +52,7 @@ def needed(estimate: Estimate, request: Request, machine: Machine) -> Machines |
     workers = max(part.workers for part in known.parts)
     if room < workers:
         return None
-    # Servers with a file of their own would share the disk of their machine.
+    # Servers with separate files would share the disk of their machine.
     each = 1 if known.kind == "file" else room // workers
     of_servers = [
         math.ceil(servers / each) for servers in (estimate.servers.low, estimate.servers.high)
@@ -81,7 +81,7 @@ def needed(estimate: Estimate, request: Request, machine: Machine) -> Machines |
 
 
 def cheapest(estimate: Estimate, request: Request, table: MachineTable) -> Machines | None:
-    """Return the machines that cost least at most; None if no type in the table can be used."""
+    """Return the machines with the lowest maximum cost; None if no type in the table is usable."""
     found = [needed(estimate, request, machine) for machine in table.machines.values()]
     return min(
         (one for one in found if one is not None),
@@ -91,7 +91,7 @@ def cheapest(estimate: Estimate, request: Request, table: MachineTable) -> Machi
 
 
 def extra_costs(estimate: Estimate, request: Request, prices: Prices, machines: Range) -> Range:
-    """Return what is paid for in addition to machines in a month: disks, and the bucket's use."""
+    """Return the monthly costs besides machines: disks, and the bucket's use."""
     kind = estimate.measured.kind
     if kind == "file":
         disk = prices.disk_gib * prices.disk_gib_month

@@ -1,4 +1,4 @@
-"""What a measurement tells about a server, or a cluster, that a plan can use."""
+"""The facts about a server, or a cluster, that a plan takes from a measurement."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,28 +25,28 @@ from memlite.loadtest.units import grouped, percent, size
 __all__ = ["MODEL_ERROR", "TAIL", "Measured", "Part", "measured"]
 
 MODEL_ERROR: Final = 0.3
-"""A model whose throughput is off by more than this share, at any measured load, is not used."""
+"""A model is not used if its throughput is off by more than this share at any measured load."""
 TAIL: Final = -math.log(0.01)
 """The 99th percentile of exponentially distributed times, divided by their mean."""
 
-# What uses this share of its threads, or a machine of its cores, is the limit.
+# A process that uses this share of its threads, or a machine this share of its cores, is the limit.
 _BUSY: Final = 0.85
-# Threads that are busy for a smaller share, compared with the busiest one, are not counted.
+# Threads that are busy for less than this share of the busiest one's time are not counted.
 _IDLE: Final = 0.15
-# Hit ratios that differ by less are the same.
+# Hit ratios that differ by less than this count as equal.
 _SAME_HIT_RATIO: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Processes of one kind that requests pass, and of which there can be more.
+    """Processes of one kind that requests pass through, and whose number can grow.
 
     Attributes:
         name: ``server``, ``node`` or ``proxy``.
-        count: how many were measured.
-        workers: how many threads of each do the work.
-        demand: processor time of an operation, in microseconds, over all of them.
-        limits: whether it was what limited the highest throughput.
+        count: the number that was measured.
+        workers: the number of threads of each that do the work.
+        demand: processor time per operation, in microseconds, over all of them.
+        limits: whether it limited the highest throughput.
     """
 
     name: str
@@ -61,18 +61,20 @@ class Measured:
     """A target as it was measured.
 
     Attributes:
-        target: which one.
+        target: the target.
         points: the measurements with values of the size in question.
-        saturated: the one of a closed loop at which throughput stops growing, or the highest rate.
-        lightest: the one with the fewest clients, or at the lowest rate.
-        parts: what requests pass; empty if processor times are unknown, as of a remote server.
+        saturated: the point of a closed loop at which throughput stops growing, or the highest
+            rate.
+        lightest: the point with the fewest clients, or at the lowest rate.
+        parts: the processes that requests pass through; empty if processor times are unknown, as
+            for a remote server.
         fixed: the 99th percentile of response times at the lightest load, without that of the
             processor time of the parts, in microseconds.
-        model_error: by which share the throughput of a network of these parts is off, at most; None
-            if it is unknown.
+        model_error: the largest relative error of the throughput of a network of these parts; None
+            if unknown.
         shared: whether the machine, or the load generator, was busy at the highest throughput, so
-            that the parts might have done more elsewhere.
-        doubts: what speaks against the measurement.
+            that the parts might achieve more elsewhere.
+        doubts: reasons to doubt the measurement.
     """
 
     target: TargetInfo
@@ -104,7 +106,7 @@ class Measured:
 
 
 def measured(results: Results, target: TargetInfo, request: Request) -> Measured:
-    """Return what is known about a target.
+    """Return the measured properties of a target.
 
     Args:
         results: the measurements.
@@ -201,7 +203,7 @@ def _workers(target: TargetInfo, points: Sequence[Point]) -> dict[bool, int]:
 
 
 def _parts(target: TargetInfo, point: Point, workers: dict[bool, int]) -> Iterator[Part]:
-    """Yield what requests pass, with processor times from all repetitions."""
+    """Yield the processes that requests pass through, with processor times from all repetitions."""
     known = [one for one in point.repetitions if one.operations and _uses(one)]
     if not known:
         return
@@ -239,7 +241,7 @@ def _delay(lightest: Point, busy: float, load: dict[str, Any]) -> float:
 def _model_error(
     points: Sequence[Point], parts: Sequence[Part], delay: float, load: dict[str, Any]
 ) -> float | None:
-    """Return by which share a closed network's throughput is off, at most."""
+    """Return the largest relative error of a closed network's throughput."""
     if not points or not parts or not all(part.demand.mean for part in parts):
         return None
     pipeline = int(load.get("pipeline", 1))

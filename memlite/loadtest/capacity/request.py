@@ -1,4 +1,4 @@
-"""What a plan is asked for."""
+"""The request that a plan answers."""
 
 from dataclasses import dataclass
 
@@ -8,19 +8,19 @@ __all__ = ["Request", "UnknowableError"]
 
 
 class UnknowableError(MemliteError):
-    """The measurement does not tell; the text says why, and what would."""
+    """The measurement does not tell; the text says why, and which measurement would."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The load to plan for, and what its users expect.
+    """The load to plan for, and its users' expectations.
 
     Attributes:
         rate: operations per second.
         p99: the longest acceptable 99th percentile of response times, in microseconds.
         keys: the number of items; None if memory does not matter.
-        value_size: bytes of a value; None for that of the measurement.
-        hit_ratio: the share of reads that find an item, of 1; None for that of the measurement.
+        value_size: bytes of a value; None for the measurement's value size.
+        hit_ratio: the share of reads that find an item, of 1; None for the measurement's hit ratio.
     """
 
     rate: float

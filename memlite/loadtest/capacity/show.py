@@ -18,7 +18,7 @@ _WIDTH = 79
 
 
 def show(answer: Answer, stream: TextIO) -> None:
-    """Print an answer: which servers, then why, then when it is wrong."""
+    """Print an answer: the servers, the reasons, and when the answer would be wrong."""
     width = shutil.get_terminal_size().columns if stream.isatty() else _WIDTH
     console = Console(file=stream, width=width, highlight=False)
 

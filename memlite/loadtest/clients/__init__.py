@@ -1,3 +1,3 @@
-"""Clients: they put a workload on a server and record how that went."""
+"""Clients, which put a workload on a server and record the results."""
 
 __all__: list[str] = []

@@ -9,7 +9,7 @@ from memlite.protocol import replies
 
 __all__ = ["Admission", "RefusedError"]
 
-# Nobody stores this key: it only has to bring a reply.
+# No client stores this key: the request only has to bring a reply.
 _FIRST = {
     Dialect.MEMCACHED: b"version\r\n",
     Dialect.LITE: b"get memlite-bench-admission\r\n",
@@ -26,12 +26,13 @@ class RefusedError(ConnectionError):
 class Admission:
     """A login, if any, and a first request.
 
-    A server at its limit of connections accepts one more only to close it, or leaves it in the
-    backlog. Only a reply shows that a client is in. Implements `memlite.client.login.Login`.
+    A server at its connection limit accepts another connection only to close it, or leaves it in
+    the backlog. Only a reply shows that the client was admitted. Implements
+    `memlite.client.login.Login`.
 
     Attributes:
-        login: comes first; None for none.
-        dialect: what the server speaks; only memcached's own has ``version``.
+        login: sent first; None for none.
+        dialect: the protocol that the server speaks; only memcached's own has ``version``.
     """
 
     login: TextLogin | None = None
@@ -57,8 +58,8 @@ class Admission:
 
         Raises:
             RefusedError: the server does not serve the connection.
-            ConnectionResetError: it has closed it.
-            LoginRefusedError: it does not accept the login.
+            ConnectionResetError: the server has closed the connection.
+            LoginRefusedError: the server does not accept the login.
         """
         if not reply:
             raise ConnectionResetError

@@ -1,4 +1,4 @@
-"""New clients, all at once: each connects, sets a key of its own, gets it and disconnects."""
+"""A burst of new clients: each connects, sets its own key, gets it and disconnects."""
 
 import asyncio
 import ssl
@@ -39,13 +39,13 @@ async def burst(
     """Run a client for each element of `requests`, and return when all have disconnected.
 
     Args:
-        address_of: returns where a request is to go.
+        address_of: returns the address to which a request is sent.
         requests: each client's set and get.
         patience: seconds after which a client gives up.
         recorder: takes the measurements: ``connect``, ``set`` and ``get``.
-        login: comes first, as a part of ``connect``; None for none.
+        login: sent first, as part of ``connect``; None for none.
         tls: encrypts connections; None for plain text.
-        dialect: what the server speaks.
+        dialect: the protocol that the server speaks.
 
     Raises:
         RefusedError: the server does not serve all of them.
@@ -95,7 +95,7 @@ class _Client:
         connected = perf_counter_ns()
         try:
             stored = await self._ask(connection, "set", store, Shape.LINE)
-            # Only now is it known that the client is in.
+            # Only now is the client known to have been admitted.
             self._note("connect", began, connected)
             if stored.line != b"STORED":
                 self.failed(stored.line.decode("latin-1")[:100])
@@ -115,7 +115,7 @@ class _Client:
             connection.abort()
 
     async def run_directly(self, address: Address, store: bytes, read: bytes) -> None:
-        """Run a client of a store that has no memlite in front of it."""
+        """Run a client of a store without memlite in front of it."""
         counts = self._recorder.counts
 
         def note(kind: str, began: int) -> None:

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "Batch", "Sender", "TextConnection", "TextOwner"]
 
-# Lines of commands that were carried out, if not always with the outcome hoped for.
+# Reply lines of commands that were carried out, even if not with the desired outcome.
 _FINE = frozenset(
     (b"STORED", b"NOT_STORED", b"EXISTS", b"NOT_FOUND", b"DELETED", b"TOUCHED", b"OK")
 )
 
 Answer = int | tuple[Item, ...] | bytes
-"""The items of a retrieval, or how many there are; any other reply's line."""
+"""The items of a retrieval, or their number; for any other reply, its line."""
 
 
 @runtime_checkable
 class Sender(Protocol):
-    """What sends requests at given times: a connection, or a client with several.
+    """A sender of requests at given times: a connection, or a client with several.
 
     Attributes:
         connected: whether it is connected.
@@ -41,10 +41,10 @@ class Sender(Protocol):
 
 
 class TextOwner(Owner, Protocol):
-    """What the connection needs besides from the clients that it belongs to.
+    """The additional interface that the connection needs from the clients that own it.
 
     Attributes:
-        take: returns so many operations, fewer when there are no more.
+        take: returns the given number of operations, fewer when they run out.
     """
 
     take: "Callable[[int], list[Operation]]"
@@ -54,7 +54,7 @@ class TextOwner(Owner, Protocol):
         """Whether requests are sent at given times."""
 
     def freed(self, connection: Sender, count: int) -> None:
-        """Reuse places in a connection's pipeline, in open loop, as requests are done."""
+        """Reuse slots in a connection's pipeline, in open loop, as requests complete."""
 
     def dropped(self, count: int) -> None:
         """Note that requests have failed together with their connection, in open loop."""
@@ -67,12 +67,12 @@ class Batch:
     """Requests that were sent together.
 
     Attributes:
-        operations: those that bring a reply, in order.
-        silent: those that bring none; they are done when the fence after them is answered.
-        intended: when they were to be sent, in nanoseconds.
+        operations: those that get a reply, in order.
+        silent: those without a reply; they are done when the fence after them is answered.
+        intended: when they were due to be sent, in nanoseconds.
         sent: when they were sent.
-        left: how many replies are outstanding.
-        answered: how many of the operations that bring a reply have theirs.
+        left: the number of outstanding replies.
+        answered: how many of the operations that get a reply have received it.
     """
 
     __slots__ = ("answered", "intended", "left", "operations", "sent", "silent")
@@ -107,7 +107,7 @@ class TextConnection(MeasuredConnection):
         self._owner: TextOwner = owner
         self.window: deque[Batch] = deque()
         self._thinking = False
-        # How many of the batches that have just been answered have a second step.
+        # The number of batches just answered that have a second step.
         self._followed = 0
         self._think_times = Thinking()
         self._check = owner.settings.check
@@ -137,7 +137,7 @@ class TextConnection(MeasuredConnection):
     # Requests
 
     def fill(self) -> None:
-        """Send as many requests as may be outstanding."""
+        """Send requests until the pipeline is full."""
         self._thinking = False
         owner = self._owner
         if not owner.stopped and self.connected:
@@ -154,13 +154,13 @@ class TextConnection(MeasuredConnection):
 
         Args:
             operations: the requests.
-            intended: when they were to be sent, in nanoseconds; 0 for now.
+            intended: when they were due to be sent, in nanoseconds; 0 for now.
         """
         now = perf_counter_ns()
         data = b"".join([operation.request for operation in operations])
         silent = [operation for operation in operations if not operation.replies]
         if silent:
-            # Its reply tells that they are done.
+            # Its reply shows that they are done.
             data += FENCE
             operations = [operation for operation in operations if operation.replies]
         batch = Batch(operations, silent, intended or now, now)
@@ -266,7 +266,7 @@ class TextConnection(MeasuredConnection):
 
 
 def _item_reader(*, lite: bool) -> Callable[[bytes], Sequence[Answer]]:
-    """Return a function that returns the replies that bytes complete, with their items."""
+    """Return a function that returns the replies completed by given bytes, with their items."""
     # A reply to anything but a retrieval is a single line, which this shape includes.
     feed = ReplyReader(default=Shape.ITEM if lite else Shape.ITEMS).feed
 

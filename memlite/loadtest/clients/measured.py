@@ -1,4 +1,4 @@
-"""What the measured connections have in common: how they begin and end, and whose they are."""
+"""The common base of measured connections: how they begin and end, and who owns them."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -27,17 +27,17 @@ class MeasuredClient(Protocol):
         """Return whether a reply has been outstanding since `moment`, in nanoseconds, or longer."""
 
     def fill(self) -> None:
-        """Send as many requests as may be outstanding."""
+        """Send requests until the pipeline is full."""
 
     def give_up(self, kind: str) -> None:
-        """Close it; what is outstanding has failed with this kind of error."""
+        """Close it; outstanding requests have failed with this kind of error."""
 
     def close(self) -> None:
         """Close it."""
 
 
 class Owner(Protocol):
-    """What a connection needs from the clients that it belongs to.
+    """The interface that a connection needs from the clients that own it.
 
     Attributes:
         settings: how they behave.
@@ -67,8 +67,8 @@ class Owner(Protocol):
 class MeasuredConnection(ABC, asyncio.Protocol):
     """A connection to the server, and the requests outstanding on it.
 
-    It reads replies with `memlite.client`, but is a protocol of its own: a future for each request
-    would cost more than everything that is measured.
+    It reads replies with `memlite.client`, but is a separate protocol: a future for each request
+    would cost more than everything being measured.
 
     Args:
         owner: the clients that it belongs to.
@@ -96,11 +96,11 @@ class MeasuredConnection(ABC, asyncio.Protocol):
 
     @abstractmethod
     def fill(self) -> None:
-        """Send as many requests as may be outstanding."""
+        """Send requests until the pipeline is full."""
 
     @abstractmethod
     def _forget(self) -> int:
-        """Forget what is outstanding; return how many replies that were."""
+        """Forget outstanding requests; return the number of replies they were waiting for."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
@@ -109,13 +109,13 @@ class MeasuredConnection(ABC, asyncio.Protocol):
         self._owner.gained(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count what was outstanding as failed, and have the connection replaced."""
+        """Count outstanding requests as failed, and have the connection replaced."""
         self.connected = False
         if not self._closing:
             self._abandon("connection reset" if exc else "connection closed")
 
     def give_up(self, kind: str) -> None:
-        """Close the connection; what is outstanding has failed with this kind of error."""
+        """Close the connection; outstanding requests have failed with this kind of error."""
         self._abandon(kind)
         self._transport.abort()
 

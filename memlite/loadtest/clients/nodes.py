@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Nodes", "ask"]
 
-# Where so many keys live is remembered, which costs a fifth of hashing them again.
+# The number of keys whose node is cached; a lookup costs a fifth of hashing the key again.
 _REMEMBERED = 1 << 17
 
 
@@ -37,11 +37,11 @@ class Nodes:
     """The nodes of a cluster, and where keys live.
 
     Args:
-        topology: the nodes: a `Topology`, or what a server said of them.
+        topology: the nodes: a `Topology`, or a server's description of them.
 
     Attributes:
         topology: as above.
-        addresses: of the nodes, in order.
+        addresses: the addresses of the nodes, in order.
     """
 
     def __init__(self, topology: _Map) -> None:
@@ -81,10 +81,10 @@ async def ask(settings: Settings, address: Address, known: Nodes | None = None) 
     Args:
         settings: how to connect.
         address: the proxy's.
-        known: what it is expected to say, which is returned if it does.
+        known: the expected nodes, returned if the proxy lists them.
 
     Raises:
-        OSError: it cannot be reached, or lists no nodes.
+        OSError: the proxy cannot be reached, or lists no nodes.
         TimeoutError: it took too long.
     """
     async with await connect(
@@ -101,7 +101,7 @@ async def ask(settings: Settings, address: Address, known: Nodes | None = None) 
 
 
 class _Index(dict[bytes, int]):
-    """The numbers of nodes by the words of requests that have their keys."""
+    """Node numbers by the words of requests that contain the keys."""
 
     def __init__(self, topology: _Map) -> None:
         self._index = topology.router().index

@@ -45,13 +45,13 @@ class NodesClient(ABC):
 
     @abstractmethod
     def fill(self) -> None:
-        """Send as many requests as may be outstanding."""
+        """Send requests until the pipeline is full."""
 
     async def open(self, admission: Admission) -> None:
         """Connect to all nodes.
 
         Raises:
-            OSError: as of `open_transport`, or one is closed already.
+            OSError: as for `open_transport`, or a connection is closed already.
         """
         for address in self._nodes.addresses:
             await open_transport(
@@ -61,7 +61,7 @@ class NodesClient(ABC):
             raise ConnectionResetError
         self.connected = True
 
-    # What the clients need
+    # Interface for the clients
 
     @property
     def busy(self) -> bool:
@@ -73,7 +73,7 @@ class NodesClient(ABC):
         return any(one.waiting_since(moment) for one in self.connections)
 
     def give_up(self, kind: str) -> None:
-        """Close all connections; what is outstanding has failed with this kind of error."""
+        """Close all connections; outstanding requests have failed with this kind of error."""
         was_connected, self.connected = self.connected, False
         for one in self.connections:
             if one.connected and one.busy:
@@ -90,7 +90,7 @@ class NodesClient(ABC):
             if one.connected:
                 one.close()
 
-    # What the connections need
+    # Interface for the connections
 
     @property
     def stopped(self) -> bool:

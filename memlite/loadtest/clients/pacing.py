@@ -14,9 +14,9 @@ def arrivals(rate: float, kind: str, seed: int, share: float = 0.0) -> Iterator[
     Args:
         rate: arrivals a second.
         kind: ``constant``, or ``poisson`` for exponential gaps.
-        seed: of the random gaps of ``poisson``.
-        share: the part of a gap that passes before the first arrival of ``constant``, so that
-            several workers take turns.
+        seed: the seed of the random gaps of ``poisson``.
+        share: the fraction of a gap before the first arrival of ``constant``, so that several
+            workers take turns.
     """
     gap = _SECOND / rate
     if kind == "constant":

@@ -14,7 +14,7 @@ __all__ = ["PlainConnection"]
 class PlainConnection(MeasuredConnection):
     """Sends requests, and more when all of them are answered.
 
-    Replies that arrive together and as expected, which is nearly always, are counted all at once.
+    Replies that arrive together and as expected, as nearly all do, are counted all at once.
 
     Args:
         owner: the clients that it belongs to.
@@ -27,12 +27,12 @@ class PlainConnection(MeasuredConnection):
         self._pipeline = owner.settings.pipeline
         self._match = matcher_of(owner.settings.dialect, operations.size)
         self._scanner = scanner_of(owner.settings.dialect)
-        # A letter for the expected reply of each outstanding request, and when they were sent, in
+        # A letter for the expected reply to each outstanding request, and when they were sent, in
         # nanoseconds.
         self._expected = b""
         self._sent = 0
-        # How many of the replies have arrived, where they are scanned one by one, when the last of
-        # them did, and whether the scanner has the beginning of another.
+        # When replies are scanned one by one: how many have arrived, when the last one did, and
+        # whether the scanner has the beginning of another.
         self._arrived = 0
         self._scanned = 0
         self._scanning = False
@@ -52,7 +52,7 @@ class PlainConnection(MeasuredConnection):
         return left
 
     def fill(self) -> None:
-        """Send as many requests as may be outstanding."""
+        """Send requests until the pipeline is full."""
         owner = self._owner
         if not owner.stopped and self.connected:
             requests, self._expected = self._take(self._pipeline)
@@ -60,7 +60,7 @@ class PlainConnection(MeasuredConnection):
                 recorder = self._recorder
                 recorder.counts.sent += len(requests)
                 self._sent = now = perf_counter_ns()
-                # What this is called for is the last reply, or the start.
+                # This is called for the last reply, or at the start.
                 recorder.thought += (now - recorder.last) * len(self._expected)
                 self._transport.write(requests)
                 return
@@ -100,7 +100,7 @@ class PlainConnection(MeasuredConnection):
 
     def _scan(self, data: bytes, now: int) -> None:
         self._scanning = True
-        # Those that have been answered wait for the others.
+        # Answered requests wait for the rest.
         self._recorder.thought += (now - self._scanned) * self._arrived
         self._scanned = now
         try:

@@ -43,7 +43,7 @@ class PlainNodesClient(NodesClient):
         return self._connections[-1]
 
     def fill(self) -> None:
-        """Send as many requests as may be outstanding, each to the node that has its key."""
+        """Send requests until the pipeline is full, each to the node that has its key."""
         if self._owner.stopped or not self.connected:
             self._owner.idle()
         elif self._pipeline == 1:
@@ -81,7 +81,7 @@ class PlainNodesClient(NodesClient):
         """Send more once all nodes have answered.
 
         Args:
-            count: the number of replies of the one that has just answered.
+            count: the number of replies from the node that has just answered.
         """
         self._think_times.replied(self.recorder.last, count)
         self._left -= 1
@@ -90,7 +90,7 @@ class PlainNodesClient(NodesClient):
 
 
 class _NodeConnection(PlainConnection):
-    """A client's connection to one node, which leaves it to the client what comes next."""
+    """A client's connection to one node; the client decides what comes next."""
 
     def __init__(self, client: PlainNodesClient, operations: PlainOperations) -> None:
         super().__init__(client, operations)

@@ -33,11 +33,11 @@ def refuse_what_it_cannot(workload: "Workload", rates: Sequence[float] | None) -
     """Refuse loads that pymemcache cannot make.
 
     Args:
-        workload: what clients are to do.
-        rates: those of the command line, in open loop.
+        workload: the clients' work.
+        rates: the rates on the command line, in open loop.
 
     Raises:
-        ConfigError: the load is one of these; the text names the option.
+        ConfigError: pymemcache cannot make the load; the text names the option.
     """
     load = workload.load
     refused = {
@@ -56,13 +56,12 @@ class PymemcacheClients:
 
     Args:
         address: host and port, or the path of a UNIX socket.
-        streams: for each client a function that returns its next operation, None when there are no
-            more.
+        streams: for each client, a function that returns its next operation, or None at the end.
         timeout: seconds for a request.
         interval: the length of the intervals of the time series, in nanoseconds.
         think_time: seconds between a reply and the next request.
         check: checks the values of replies; None for no check.
-        login: comes first on each connection; None for none.
+        login: sent first on each connection; None for none.
         tls: encrypts connections; None for plain text.
     """
 
@@ -102,7 +101,7 @@ class PymemcacheClients:
         Raises:
             RefusedError: the server does not serve all of them.
             OSError: a client cannot connect.
-            StartError: there cannot be so many threads.
+            StartError: that many threads cannot be started.
         """
         try:
             for one in self._clients:
@@ -151,7 +150,7 @@ class PymemcacheClients:
         return total
 
     def abandon(self) -> None:
-        """Stop the clients, of which some may not have started."""
+        """Stop the clients, some of which may not have started."""
         self._ended.set()
         self._go.set()
         for one in self._clients:
@@ -159,10 +158,10 @@ class PymemcacheClients:
 
 
 class _LoginClient(Client):  # type: ignore[misc]
-    """A client that logs in on each new connection, which pymemcache's own cannot.
+    """A client that logs in on each new connection, which pymemcache's own client cannot do.
 
     Args:
-        login: comes first; None for none.
+        login: sent first; None for none.
     """
 
     def __init__(self, login: TextLogin | None, *arguments: Any, **options: Any) -> None:
@@ -187,7 +186,7 @@ class _Client(threading.Thread):
     Attributes:
         recorder: takes its measurements.
         recording: its measurements, at the end.
-        begin_at: when measuring begins, in nanoseconds; 0 if that is not known yet.
+        begin_at: when measuring begins, in nanoseconds; 0 if not known yet.
     """
 
     def __init__(
@@ -207,7 +206,7 @@ class _Client(threading.Thread):
         self.recorder = recorder
         self.recording = Recording()
         self.begin_at = 0
-        # When the last reply came; 0 before the first, and after an error.
+        # When the last reply arrived; 0 before the first, and after an error.
         self._replied = 0
         self._take = take
         self._think_time = think_time
@@ -229,7 +228,7 @@ class _Client(threading.Thread):
         self._client.version()
 
     def close(self) -> None:
-        """Close the connection of a client whose thread does not run."""
+        """Close the connection of a client whose thread is not running."""
         if not self.is_alive():
             self._client.close()
 
@@ -315,7 +314,7 @@ class _Calls:
         return False
 
     def execute(self, command: Command, arguments: Arguments) -> None:
-        """Make the call that a command's name stands for."""
+        """Make the call that corresponds to a command's name."""
         getattr(self, command.name)(*arguments)
 
     def get(self, keys: list[bytes]) -> None:
@@ -379,7 +378,7 @@ class _Calls:
         self._client.decr(key, delta, noreply)
 
     def touch(self, key: bytes, exptime: int, noreply: bool) -> None:
-        """Give another exptime."""
+        """Set a new exptime."""
         self._client.touch(key, exptime, noreply)
 
     def __getattr__(self, name: str) -> Any:

@@ -16,12 +16,12 @@ _STORED: Final = b"STORED"
 class RespScanner:
     """Splits bytes, as they arrive, into replies to GET, SET and PING.
 
-    It says of them what a `memlite.client.scanner.ReplyScanner` says of memcached's: 1 for a value,
-    0 for none, ``STORED`` for ``OK``, and the line of an error.
+    Returns the same outcomes as `memlite.client.scanner.ReplyScanner` does for memcached's: 1 for a
+    value, 0 for none, ``STORED`` for ``OK``, and the line of an error.
     """
 
     def __init__(self) -> None:
-        # An incomplete reply, its bytes so far, and how many are needed to go on.
+        # An incomplete reply: its bytes so far, and how many are needed to continue.
         self._chunks: list[bytes] = []
         self._have = 0
         self._need = 0
@@ -32,10 +32,10 @@ class RespScanner:
         return bool(self._chunks)
 
     def feed(self, data: bytes) -> list[Outcome]:
-        """Return what the replies say that `data` completes, in order.
+        """Return the outcomes of the replies that `data` completes, in order.
 
         Raises:
-            ReplyError: these are no such replies.
+            ReplyError: the bytes are not such replies.
         """
         if self._chunks:
             self._chunks.append(data)
@@ -91,7 +91,7 @@ def fixed_size_resp_matcher(size: int) -> Callable[[bytes], list[bytes]]:
     """Return a function like that of `memlite.client.scanner.fixed_size_matcher`.
 
     Args:
-        size: of the values, in bytes.
+        size: the size of the values, in bytes.
     """
     first, rest = str(size)[0].encode(), str(size)[1:].encode()
     item = rb"(?<=%b)%b\r\n.{%d}\r\n" % (first, rest, size)

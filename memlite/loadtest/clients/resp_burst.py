@@ -1,4 +1,4 @@
-"""A new client of a store: it connects, sets a key of its own, gets it and disconnects."""
+"""A new client of a store: it connects, sets its own key, gets it and disconnects."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,10 +23,10 @@ async def run_resp_client(
     Args:
         address: the store's, a host and port.
         requests: a SET and a GET.
-        note: told of ``connect``, ``set`` and ``get``, and when each began, in nanoseconds.
+        note: called with ``connect``, ``set`` and ``get``, and when each began, in nanoseconds.
 
     Returns:
-        What the two replies say, see `RespScanner`, and how many bytes they have.
+        The outcomes of the two replies, see `RespScanner`, and their size in bytes.
 
     Raises:
         OSError: the connection fails.

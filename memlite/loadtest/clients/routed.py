@@ -23,9 +23,9 @@ class RoutedClients(TextClients):
     """A worker's clients of a cluster, each with a connection to every node.
 
     Args:
-        settings: how many clients there are, and how they behave; of the address, see
+        settings: the number of clients, and how they behave; for the address, see
             `discovers_nodes`.
-        take: returns so many operations, fewer when there are no more.
+        take: returns the given number of operations, fewer when they run out.
         recorder: takes the measurements.
         nodes: where keys live.
         plain: the source of operations in place of `take`, in closed loop only.

@@ -1,4 +1,4 @@
-"""What finds the ends of replies, by what the server speaks."""
+"""Scanners that find the ends of replies, by the server's protocol."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -18,10 +18,10 @@ class Scanner(Protocol):
         """Whether a part of a reply was received, but not all of it."""
 
     def feed(self, data: bytes) -> list[Outcome]:
-        """Return what the replies say that `data` completes, in order.
+        """Return the outcomes of the replies that `data` completes, in order.
 
         Raises:
-            ReplyError: the server does not speak that.
+            ReplyError: the server does not speak the protocol.
         """
 
 
@@ -31,7 +31,7 @@ def scanner_of(dialect: Dialect) -> Scanner:
 
 
 def matcher_of(dialect: Dialect, size: int) -> Callable[[bytes], list[bytes]]:
-    """Return what recognizes the usual replies; see `memlite.client.scanner.fixed_size_matcher`."""
+    """Return a matcher of the usual replies; see `memlite.client.scanner.fixed_size_matcher`."""
     if dialect is Dialect.RESP:
         return fixed_size_resp_matcher(size)
     return fixed_size_matcher(size, lite=dialect is Dialect.LITE)

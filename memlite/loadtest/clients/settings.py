@@ -10,7 +10,7 @@ from memlite.loadtest.dialects import Dialect
 __all__ = ["Check", "Settings"]
 
 Check = Callable[[bytes, bytes], bool]
-"""Tells whether a value is one that was stored under a key."""
+"""Tells whether a value was stored under a key."""
 
 
 class Settings(NamedTuple):
@@ -18,17 +18,17 @@ class Settings(NamedTuple):
 
     Attributes:
         address: host and port, or the path of a UNIX socket.
-        connections: how many there are.
+        connections: the number of connections.
         pipeline: requests that a connection may have outstanding.
         think_time: seconds between a reply and the next request.
         timeout: seconds after which a request counts as failed.
         check: checks the values of replies; None for no check.
         keep: whether the values of replies are needed, for that or for a second step.
-        login: comes first on each connection; None for none.
+        login: sent first on each connection; None for none.
         tls: encrypts connections; None for plain text.
-        dialect: what they speak.
-        extra_addresses: further ones of the same cluster: the connections are spread over all of
-            them.
+        dialect: the protocol they speak.
+        extra_addresses: further addresses of the same cluster; the connections are spread over all
+            of them.
     """
 
     address: tuple[str, int] | str

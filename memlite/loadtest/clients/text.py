@@ -26,11 +26,11 @@ __all__ = ["TextClients"]
 
 _LOOK_SECONDS = 0.1
 _RECONNECT_SECONDS = 0.1
-# The event loop's timers are a millisecond coarse. Arrivals closer than this, in nanoseconds, are
-# polled for.
+# The event loop's timers have a resolution of a millisecond. Arrivals closer than this, in
+# nanoseconds, are polled for.
 _NEAR = 2_000_000
-# Requests that are due may come faster than they can be taken note of. Replies, and the end, are
-# looked for after so many at the latest.
+# Requests may become due faster than they can be recorded. After at most this many, replies and the
+# end of the run are checked for.
 _AT_ONCE = 100
 
 
@@ -40,8 +40,8 @@ class TextClients:
     Implements `memlite.loadtest.clients.connection.TextOwner`.
 
     Args:
-        settings: how many there are, and how they behave.
-        take: returns so many operations, fewer when there are no more.
+        settings: the number of connections, and how they behave.
+        take: returns the given number of operations, fewer when they run out.
         recorder: takes the measurements.
         plain: the source of operations in place of `take`, in closed loop only.
     """
@@ -69,8 +69,9 @@ class TextClients:
         self._arrivals: Iterator[int] = iter(())
         self._next = 0
         self._began = 0
-        # When it last looked for arrivals in vain, with the processor time and the last reply by
-        # then, in nanoseconds; or since when it sleeps until shortly before the next.
+        # When it last polled for arrivals and found none, with the processor time and the last
+        # reply by then, in nanoseconds; or when it began to sleep until shortly before the next
+        # arrival.
         self._polled = 0
         self._used = 0
         self._seen = 0
@@ -81,11 +82,11 @@ class TextClients:
         self._watch: asyncio.TimerHandle | None = None
 
     async def connect(self) -> None:
-        """Open all connections; each has had a reply from the server afterwards.
+        """Open all connections; on return, each has received a reply from the server.
 
         Raises:
-            RefusedError: the server does not serve one.
-            OSError: one cannot be opened.
+            RefusedError: the server does not serve a connection.
+            OSError: a connection cannot be opened.
             TimeoutError: it took too long.
         """
         for _ in range(self.settings.connections):
@@ -164,7 +165,7 @@ class TextClients:
             self._loop.call_soon(self._dispatch)
 
     def _note_idleness(self, now: int) -> None:
-        """Count the time since it last looked for arrivals, if there was nothing to do."""
+        """Count the time since the last poll for arrivals, if there was nothing to do."""
         if self._polled and self._next > now and self._seen == self.recorder.last:
             self.recorder.polled += now - self._polled
             self.recorder.spun += process_time_ns() - self._used
@@ -188,7 +189,7 @@ class TextClients:
         if operations:
             one.send(operations, intended)
         else:
-            # Nothing is left to send, so that nothing has arrived.
+            # There is nothing left to send, so nothing has arrived.
             for moment in (intended, *self._waiting):
                 self._occupancy.left(moment)
             self._end_arrivals()
@@ -202,7 +203,7 @@ class TextClients:
         lateness[microseconds] = lateness.get(microseconds, 0) + 1
 
     def freed(self, connection: Sender, count: int) -> None:
-        """Reuse places in a connection's pipeline, in open loop, as requests are done."""
+        """Reuse slots in a connection's pipeline, in open loop, as requests complete."""
         self._occupancy.left(self.recorder.last, count)
         self._reuse(connection, count)
 
@@ -271,7 +272,7 @@ class TextClients:
             if one.waiting_since(overdue):
                 one.give_up("timeout")
         if self._waiting and 0 < self._ended < overdue:
-            # An overloaded server might take many times the measured duration for them.
+            # An overloaded server might take many times the measured duration to answer them.
             self._fail_waiting("timeout")
         self._watch = self._loop.call_later(_LOOK_SECONDS, self._check_timeouts)
 

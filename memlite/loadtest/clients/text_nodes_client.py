@@ -17,7 +17,7 @@ class _Round:
     """Requests that a client makes at once.
 
     Attributes:
-        left: how many nodes have not answered their share of them.
+        left: how many nodes have not yet answered their share.
     """
 
     __slots__ = ("left",)
@@ -36,8 +36,8 @@ class _Gather:
     """An operation whose parts are with several nodes.
 
     Attributes:
-        left: how many parts are outstanding.
-        keys: of the whole operation.
+        left: the number of outstanding parts.
+        keys: the keys of the whole operation.
         hits: the keys found so far; None once a part has failed.
     """
 
@@ -57,8 +57,8 @@ class TextNodesClient(NodesClient):
         nodes: where keys live.
 
     Attributes:
-        take: returns so many operations.
-        think_times: those of the client, whose connections note when they have replies.
+        take: returns the given number of operations.
+        think_times: the client's; its connections note when replies arrive.
     """
 
     def __init__(self, owner: TextOwner, nodes: Nodes) -> None:
@@ -84,7 +84,7 @@ class TextNodesClient(NodesClient):
         return self._thinking or super().busy
 
     def fill(self) -> None:
-        """Send as many requests as may be outstanding."""
+        """Send requests until the pipeline is full."""
         self._thinking = False
         owner = self._owner
         if not owner.stopped and self.connected:
@@ -101,7 +101,7 @@ class TextNodesClient(NodesClient):
 
         Args:
             operations: the requests.
-            intended: when they were to be sent, in nanoseconds; 0 for now.
+            intended: when they were due to be sent, in nanoseconds; 0 for now.
         """
         if len(operations) == 1 and operations[0].keys < 2:
             number = self._nodes.index(operations[0].request)
@@ -126,7 +126,7 @@ class TextNodesClient(NodesClient):
             part.gather = gather
         return parts.items()
 
-    # What the connections need
+    # Interface for the connections
 
     @property
     def open_loop(self) -> bool:
@@ -147,27 +147,28 @@ class TextNodesClient(NodesClient):
             self.fill()
 
     def freed(self, connection: Sender, count: int) -> None:
-        """Do nothing: places in a pipeline are the client's."""
+        """Do nothing: the client manages the pipeline slots."""
 
     def dropped(self, count: int) -> None:
         """Do nothing: the client counts requests, which may have parts with several nodes."""
 
     def give_up(self, kind: str) -> None:
-        """Close all connections; what is outstanding has failed with this kind of error."""
+        """Close all connections; outstanding requests have failed with this kind of error."""
         if self.connected and self.open_loop:
             rounds = {id(one) for connection in self._connections for one in connection.rounds}
             self._owner.dropped(len(rounds))
         super().give_up(kind)
 
     def think(self, resume: Callable[[], None]) -> None:
-        """Do nothing: it is the client that thinks."""
+        """Do nothing: think times are the client's."""
 
 
 class _NodeConnection(TextConnection):
-    """A client's connection to one node, which leaves it to the client what comes next.
+    """A client's connection to one node; the client decides what comes next.
 
     Attributes:
-        rounds: of each batch in the window, and before those, of the ones just answered.
+        rounds: the round of each batch in the window, preceded by those of the batches just
+            answered.
     """
 
     def __init__(self, client: TextNodesClient) -> None:
@@ -208,6 +209,6 @@ class _NodeConnection(TextConnection):
         if self._check is not None and type(answer) is tuple:
             self._check_values(self._check, answer)
         if not gather.left and gather.hits is not None:
-            # The slowest node decides how long it took.
+            # The slowest node determines how long it took.
             whole = operation._replace(keys=gather.keys)
             super()._note(whole, batch, gather.hits, now)

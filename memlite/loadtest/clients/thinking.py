@@ -12,7 +12,7 @@ class Thinking:
     __slots__ = ("_count", "_times")
 
     def __init__(self) -> None:
-        # How many replies there were since the last requests, and the sum of their times.
+        # The number of replies since the last requests, and the sum of their times.
         self._count = 0
         self._times = 0
 
@@ -22,12 +22,12 @@ class Thinking:
         self._times += now * count
 
     def ends(self, now: int, count: int) -> int:
-        """Return the sum of the think times that new requests end, in nanoseconds.
+        """Return the sum of the think times ended by new requests, in nanoseconds.
 
         Args:
             now: when they are sent.
-            count: how many there are. If that is not the number of replies, as at the beginning, at
-                the end and after errors, the sum is unknown, and 0.
+            count: the number of requests. If it is not the number of replies, as at the beginning,
+                at the end and after errors, the sum is unknown, and 0 is returned.
         """
         thought = now * count - self._times if count == self._count else 0
         self._count = self._times = 0

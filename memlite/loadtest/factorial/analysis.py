@@ -1,4 +1,4 @@
-"""What was measured in each run, and what the factors have to do with it."""
+"""The responses measured in each run, and how the factors affect them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ __all__ = ["RESPONSES", "Analysis", "Response", "analyse"]
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What is measured of a run.
+    """A quantity measured in each run.
 
     Attributes:
         name: its name in files.
         words: its name in a title.
         phrase: its name in a sentence.
         unit: its unit, for the head of a table.
-        text: writes a value with its unit.
+        text: formats a value with its unit.
         of: returns it for a measurement.
     """
 
@@ -68,8 +68,8 @@ class Analysis:
     """The analysis of a response.
 
     Attributes:
-        response: which one.
-        models: what it is in an additive and in a multiplicative model.
+        response: the response.
+        models: its additive and its multiplicative model.
     """
 
     response: Response

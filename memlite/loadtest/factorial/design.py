@@ -1,4 +1,4 @@
-"""What an experiment consists of: factors, runs in random order, and the file that says so."""
+"""The design of an experiment: factors, runs in random order, and its file."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ class Run:
 
     Attributes:
         levels: the number of the level of each factor, from 0.
-        number: that of the repetition, from 1.
+        number: the repetition's number, from 1.
     """
 
     levels: Levels
@@ -43,10 +43,10 @@ class Design:
     """An experiment.
 
     Attributes:
-        factors: what differs between its runs.
-        common: the options of ``compare`` that do not.
+        factors: the options that differ between its runs.
+        common: the options of ``compare`` that are the same in all runs.
         repetitions: how often each combination of levels is measured.
-        seed: the first repetition's, and that of the order.
+        seed: the seed of the first repetition, and of the order.
     """
 
     factors: tuple[Factor, ...]
@@ -91,7 +91,7 @@ class Design:
         return ["compare", *self.common, *filter(None, chosen), "--repetitions=1", seed]
 
     def content(self) -> dict[str, Any]:
-        """Return what its file says about it, which is what is measured."""
+        """Return the content of its file, which defines what is measured."""
         return {
             "factors": [{"name": one.name, "levels": list(one.levels)} for one in self.factors],
             "options": without_access(self.common),
@@ -104,7 +104,7 @@ def design_of(factors: Sequence[str], others: Sequence[str], repetitions: int, s
     """Return the design that a command line describes.
 
     Args:
-        factors: what follows ``--factor``, each time.
+        factors: the values of all ``--factor`` options.
         others: options of ``compare`` that are the same in all runs.
         repetitions: how often each combination is measured.
         seed: the seed of all randomness.
@@ -126,10 +126,10 @@ def design_of(factors: Sequence[str], others: Sequence[str], repetitions: int, s
 
 
 def keep(path: Path, design: Design) -> None:
-    """Save the design, or check that what is there is the same.
+    """Save the design, or check that a saved one is the same.
 
     Raises:
-        ConfigError: it is another one, or cannot be read.
+        ConfigError: the saved design differs, or cannot be read.
     """
     try:
         before = json.loads(path.read_bytes())

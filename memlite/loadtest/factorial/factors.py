@@ -13,7 +13,7 @@ from memlite.loadtest.server_options import proxy_options, server_options
 __all__ = ["Factor", "Key", "given", "parse_factors"]
 
 Key = tuple[str, str]
-"""An option: whose it is (``compare``, ``server`` or ``proxy``), and its name."""
+"""An option: its owner (``compare``, ``server`` or ``proxy``), and its name."""
 
 _NEVER: Final = frozenset(
     (
@@ -21,7 +21,7 @@ _NEVER: Final = frozenset(
         "proxy-option", "quiet", "repetitions", "seed", "server-option", "slo", "title",
     )
 )  # fmt: skip
-"""Options of ``compare`` of which a value is for the whole experiment, or for none of its runs."""
+"""Options of ``compare`` that apply to the whole experiment, or to none of its runs."""
 _IN_FLIGHT: Final[Key] = ("proxy", "in-flight")
 _EXAMPLE: Final = "an option and two values or more, such as clients=2,16"
 
@@ -31,9 +31,9 @@ class Factor:
     """An option with several values.
 
     Attributes:
-        name: the option's, as it was given.
+        name: the option's name, as given.
         levels: the values.
-        key: which option it is.
+        key: the option.
         takes_value: whether the option takes a value; a switch has the values ``on`` and ``off``.
     """
 
@@ -54,18 +54,17 @@ class Factor:
 
 
 def parse_factors(texts: Sequence[str], others: Sequence[str]) -> list[Factor]:
-    """Parse what follows ``--factor``, each time.
+    """Parse the values of all ``--factor`` options.
 
-    An option of ``compare`` goes before one of a proxy or a server with that name;
-    ``proxy:`` or ``server:`` in front of the name says which is meant.
+    An option of ``compare`` takes precedence over one of a proxy or a server with that name; the
+    prefix ``proxy:`` or ``server:`` selects one of those.
 
     Args:
         texts: each a name and values: ``clients=2,16``, or with commas in them ``mix=get=1;set=1``.
         others: the options of all runs.
 
     Raises:
-        ConfigError: a name is unknown or ambiguous, a value is not possible, or an option is there
-            twice.
+        ConfigError: a name is unknown or ambiguous, a value is invalid, or an option occurs twice.
     """
     split = [_split(text) for text in texts]
     common = given(others)
@@ -128,7 +127,7 @@ def _factor(name: str, levels: tuple[str, ...], *, with_proxy: bool) -> Factor:
 
 
 def _option(name: str, *, with_proxy: bool) -> tuple[Key, bool]:
-    """Return which option a name stands for, and whether that takes a value."""
+    """Return the option that a name stands for, and whether it takes a value."""
     of_compare = compare_options()
     if name in of_compare:
         option = of_compare[name]
@@ -139,7 +138,8 @@ def _option(name: str, *, with_proxy: bool) -> tuple[Key, bool]:
     }
     owner, colon, plain = name.partition(":")
     if colon and owner in owners:
-        # Of another server, such as memcached, it may be; that is checked where it is known.
+        # It may belong to another server, such as memcached; that is checked where the server is
+        # known.
         return (owner, plain), owners[owner].get(plain, True)
     having = [one for one, options in owners.items() if name in options]
     if having == ["server", "proxy"]:

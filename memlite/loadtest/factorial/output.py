@@ -52,7 +52,7 @@ def _models(analysis: Analysis) -> dict[str, Any]:
 
 
 def _plain(result: FactorialResult) -> dict[str, Any]:
-    """Return what JSON can hold: without infinite numbers, and with texts as keys."""
+    """Return JSON-serializable data, without infinite numbers and with strings as keys."""
     return {
         "mean": result.mean,
         "mean_interval": [_finite(one) for one in result.mean_interval],

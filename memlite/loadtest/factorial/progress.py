@@ -1,4 +1,4 @@
-"""How far an experiment is: a bar on a terminal, a line for each run elsewhere."""
+"""The progress of an experiment: a bar on a terminal, a line for each run elsewhere."""
 
 import sys
 import time
@@ -14,10 +14,10 @@ class RunProgress:
 
     Args:
         quiet: whether to show nothing.
-        stream: where; stderr by default.
+        stream: the output; stderr by default.
 
     Attributes:
-        display: of the measurements within a run.
+        display: the display of measurements within a run.
     """
 
     def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
@@ -37,7 +37,7 @@ class RunProgress:
         self._bar.__exit__(None, None, None)
 
     def begin(self, total: int, missing: int) -> None:
-        """Say how many runs there are, and how many of them are still to be measured."""
+        """Show how many runs there are, and how many of them are still to be measured."""
         self._missing, self._begun = missing, time.monotonic()
         self._bar.expect_measurements(missing)
         if missing < total:
@@ -71,13 +71,13 @@ class RunProgress:
 
 
 class _WithinRun(ProgressDisplay):
-    """Shows the rate of a run in the bar of the experiment, which counts runs alone.
+    """Shows the rate of a run in the experiment's bar, which counts only runs.
 
     Args:
-        bar: that of the experiment.
+        bar: the experiment's bar.
 
     Attributes:
-        description: of the run.
+        description: the description of the run.
     """
 
     def __init__(self, bar: ProgressDisplay) -> None:
@@ -85,7 +85,7 @@ class _WithinRun(ProgressDisplay):
         self.description = ""
 
     def start_step(self, description: str) -> None:
-        """Start a step of the run; what it is, is not shown."""
+        """Start a step of the run; its description is not shown."""
         super().start_step(description)
         self._bar.start_step(self.description)
 

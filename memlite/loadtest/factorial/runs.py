@@ -1,4 +1,4 @@
-"""The runs of an experiment: those that are there, and those that are still to be measured."""
+"""The runs of an experiment: those already measured, and those still to be measured."""
 
 import contextlib
 import json
@@ -30,8 +30,8 @@ class Measured:
     """A run that has been measured.
 
     Attributes:
-        run: which one.
-        results: what was measured.
+        run: the run.
+        results: its results.
     """
 
     run: Run
@@ -48,7 +48,8 @@ def check(design: Design, folder: Path) -> None:
     """Check the options of all combinations, before anything is measured.
 
     Raises:
-        ConfigError: one has an invalid option, or measures more than one server at one load.
+        ConfigError: a combination has an invalid option, or measures more than one server at one
+            load.
     """
     for levels in design.combinations:
         plan = _plan(design, Run(levels, 1), folder)
@@ -66,17 +67,17 @@ def measure(
     pool: Pool | None = None,
     machines: Sequence[RemoteMachine] = (),
 ) -> list[Measured]:
-    """Measure what has not been measured yet; return all runs in their order.
+    """Measure the missing runs; return all runs in order.
 
     Args:
         design: the experiment.
-        folder: where it is kept.
-        progress: shows how far it is.
-        pool: load generators for all runs, as many as the runs have; None to start some here.
+        folder: the experiment's folder.
+        progress: shows the progress.
+        pool: load generators for all runs, as many as the runs use; None to start them here.
         machines: where servers and proxies run, if they are connected already.
 
     Raises:
-        ConfigError: what has been measured is something else.
+        ConfigError: the folder holds other measurements.
         StartError: a run cannot begin, or has failed.
         KeyboardInterrupt: the user has interrupted it.
     """
@@ -96,13 +97,13 @@ def measure(
 
 
 class _Generators:
-    """The processes that generate load: they go on running until a run has another number of them.
+    """The load generator processes, which keep running until a run needs a different number.
 
     Args:
         design: the experiment.
         folder: where it is kept.
-        missing: the runs that are to be measured.
-        pool: those of the caller, for all runs; None to start some.
+        missing: the runs to measure.
+        pool: the caller's processes, for all runs; None to start them.
     """
 
     def __init__(
@@ -129,10 +130,10 @@ class _Generators:
 
 
 def missing_of(design: Design, folder: Path) -> list[Run]:
-    """Return the runs that have not been measured yet.
+    """Return the runs not measured yet.
 
     Raises:
-        ConfigError: what has been measured is something else.
+        ConfigError: the folder has other measurements.
     """
     return [one for one in design.runs if _loaded(design, one, folder) is None]
 
@@ -157,7 +158,7 @@ def _measured(
 
 
 def _plan(design: Design, one: Run, folder: Path, machines: Sequence[RemoteMachine] = ()) -> Plan:
-    """Return the plan of a run; a new one each time, as targets keep what they have started."""
+    """Return a new plan of a run for each call, as targets keep the processes they start."""
     arguments = design.arguments(one)
     parsed = parse(arguments)
     if parsed is None:
@@ -173,7 +174,7 @@ def _loaded(design: Design, one: Run, folder: Path) -> Results | None:
     """Return the results of a run; None if there are none.
 
     Raises:
-        ConfigError: they cannot be read, or are of another run.
+        ConfigError: the results cannot be read, or belong to another run.
     """
     path = _path(one, folder)
     if not (path / JSON_NAME).exists():
@@ -193,7 +194,7 @@ def _loaded(design: Design, one: Run, folder: Path) -> Results | None:
 
 
 def problem_of(results: Results) -> str:
-    """Return why results have nothing to analyse; empty if they have."""
+    """Return why results have nothing to analyse; empty if they do."""
     if not results.points:
         return "no operation has succeeded"
     for point in results.points:

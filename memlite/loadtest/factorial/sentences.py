@@ -1,4 +1,4 @@
-"""What matters, in sentences: the answer of an experiment."""
+"""The answer of an experiment, in sentences: which factors matter."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -14,13 +14,13 @@ from memlite.loadtest.resuming import differences
 
 __all__ = ["answer", "doubts", "span", "why_this_model"]
 
-# An interaction that explains less is left to the table.
+# An interaction that explains less than this appears only in the table.
 _WORTH_A_SENTENCE = 0.01
 _CLEAR = 1.92  # see `memlite.lab.Models`
 
 
 def doubts(design: Design, measured: Sequence[Measured]) -> Iterator[str]:
-    """Yield what speaks against the figures."""
+    """Yield reasons to doubt the figures."""
     points = [one.point for one in measured]
     limited = sum(point.generator_limited for point in points)
     if limited:
@@ -43,11 +43,11 @@ def doubts(design: Design, measured: Sequence[Measured]) -> Iterator[str]:
 
 
 def answer(design: Design, analysis: Analysis) -> Iterator[str]:
-    """Yield what the factors do to a response, the most important first.
+    """Yield the effects of the factors on a response, the most important first.
 
     Args:
         design: the experiment.
-        analysis: that of the response.
+        analysis: the analysis of the response.
     """
     result, levels = analysis.result, {one.name: one.levels for one in design.factors}
     told = [one for one in result.effects if one.significant or not result.error_freedom]
@@ -116,7 +116,7 @@ def _single(
 def _does(
     found: Estimate, result: FactorialResult, response: Response, *, briefly: bool = False
 ) -> str:
-    """Return what a change does, such as "multiplies throughput by 3.39 (2.94 to 3.92)"."""
+    """Return the effect of a change, such as "multiplies throughput by 3.39 (2.94 to 3.92)"."""
     what = "it" if briefly else response.phrase
     up, size = found.value >= 0, abs(found.value)
     if result.multiplicative:

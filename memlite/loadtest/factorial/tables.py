@@ -1,4 +1,4 @@
-"""The tables that a terminal shows: what each factor does to a response."""
+"""The tables shown on a terminal: the effect of each factor on a response."""
 
 from collections.abc import Iterator, Sequence
 from typing import TextIO
@@ -18,8 +18,8 @@ def print_table(design: Design, analysis: Analysis, out: TextIO) -> None:
 
     Args:
         design: the experiment.
-        analysis: that of a response.
-        out: gets the table.
+        analysis: the analysis of a response.
+        out: receives the table.
     """
     result, response = analysis.result, analysis.response
     kind = "factors multiply" if result.multiplicative else "factors add"
@@ -33,9 +33,9 @@ def print_table(design: Design, analysis: Analysis, out: TextIO) -> None:
 
 
 def change_rows(design: Design, analysis: Analysis) -> Iterator[Row]:
-    """Yield what each effect does: name, change, its interval, share of variation, chance.
+    """Yield a row for each effect: name, change, its interval, share of variation, chance.
 
-    A factor has a row for each level after the first, and changes are those from the first.
+    A factor has a row for each level after the first; changes are relative to the first.
     """
     result, unit = analysis.result, analysis.response.unit
     levels = {one.name: one.levels for one in design.factors}
@@ -54,7 +54,7 @@ def change_rows(design: Design, analysis: Analysis) -> Iterator[Row]:
 
 
 def _together(effect: Effect, result: FactorialResult, unit: str) -> tuple[str, str]:
-    """Return what factors with two levels do together; two empty texts for more levels."""
+    """Return the joint effect of factors with two levels; two empty strings for more levels."""
     if not effect.two_levels:
         return "", ""
     low, high = effect.interval

@@ -1,4 +1,4 @@
-"""How changes, intervals, shares and probabilities are written."""
+"""Formats changes, intervals, shares and probabilities."""
 
 import math
 from typing import Final
@@ -35,7 +35,7 @@ def change(found: Estimate, result: FactorialResult, unit: str = "") -> Cell:
 
 
 def interval(found: Estimate, result: FactorialResult, unit: str = "") -> str:
-    """Return the interval of a change, like ``2.94 to 3.92``; empty if nothing tells."""
+    """Return the interval of a change, like ``2.94 to 3.92``; empty if unknown."""
     if math.isinf(found.high):
         return ""
     write = ratio if result.multiplicative else number

@@ -1,3 +1,3 @@
-"""``memlite bench models``: queueing models of what was measured, and how far they hold."""
+"""``memlite bench models``: queueing models of measured targets, and where they hold."""
 
 __all__: list[str] = []

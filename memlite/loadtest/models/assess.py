@@ -1,4 +1,4 @@
-"""Predicted against measured: where a model holds, where it does not, and why."""
+"""Compares predicted with measured values: where a model holds, where it does not, and why."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -31,11 +31,11 @@ measured value's 95% confidence interval."""
 
 # A measured value whose interval is wider than this share of it tests nothing.
 _MAX_WIDTH: Final = 0.5
-# By how much a demand may change over the loads before that is named as a reason.
+# The change of a demand over the loads above which it is named as a reason.
 _CHANGES: Final = 1.25
 BUSY: Final = 0.85
 """A station that is never busier than this does not limit throughput."""
-# Coefficients of variation that are taken for 1.
+# Coefficients of variation that count as 1.
 _RANDOM: Final = (0.8, 1.25)
 # Repetitions that differ by more make any comparison doubtful.
 _MAX_SPREAD: Final = 0.1
@@ -46,14 +46,14 @@ class Check:
     """One predicted value, compared with the measured one.
 
     Attributes:
-        clients: of the load.
+        clients: the load's number of clients.
         quantity: ``throughput``, in requests per second, or ``response time``, in seconds.
         measured: the mean.
         predicted: None if the model has no steady state there.
         error: (predicted - measured) / measured; infinite if there is no prediction.
-        tolerance: what the error may be at most.
-        tests: whether it says anything about the model: not where the model was calibrated, nor if
-            the measured value's interval is wider than ±50%.
+        tolerance: the largest acceptable error.
+        tests: whether the check tests the model: not where the model was calibrated, nor if the
+            measured value's interval is wider than ±50%.
     """
 
     clients: int
@@ -71,7 +71,7 @@ class Check:
 
 
 class Outcome(StrEnum):
-    """What a comparison says of a model."""
+    """The outcome of comparing a model with measured values."""
 
     HOLDS = "holds"
     FAILS = "does not hold"
@@ -80,14 +80,14 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """What a comparison with measured values says of a model.
+    """The assessment of a model by comparison with measured values.
 
     Attributes:
         model: the model.
-        checks: of all loads.
+        checks: the checks of all loads.
         verdict: in a sentence.
-        outcome: whether it holds at all loads at which it was tested; that can be told only if
-            these were half of the loads or more.
+        outcome: whether it holds at all loads at which it was tested; known only if these were at
+            least half of the loads.
         reasons: why it does not hold, in sentences.
     """
 
@@ -108,7 +108,7 @@ class Assessment:
 
 
 def assess(sweep: Sweep, inputs: Inputs, model: Model) -> Assessment:
-    """Compare a model with what was measured."""
+    """Compare a model with the measured values."""
     loads = {one.clients: one for one in sweep.loads}
     checks = tuple(
         check
@@ -123,14 +123,15 @@ def assess(sweep: Sweep, inputs: Inputs, model: Model) -> Assessment:
         reasons = list(_why(sweep, inputs, model, [loads[one] for one in failed], checks)) or [
             "these data violate none of the assumptions that they can check"
         ]
-    # Where it was calibrated it is not tested; of the others, most must be precise enough.
+    # The model is not tested where it was calibrated; most of the other loads must be precise
+    # enough.
     enough = 2 * len(tested) >= len(model.predictions) - 1 > 0
     outcome = Outcome.FAILS if failed else Outcome.HOLDS if enough else Outcome.UNKNOWN
     return Assessment(model, checks, _verdict(tested, failed), outcome, tuple(reasons))
 
 
 def _checks(load: Load, one: Prediction, model: Model, inputs: Inputs) -> Iterator[Check]:
-    # The rest of the time was chosen so that the network is right there.
+    # The remaining time was chosen so that the network is right there.
     tests = load.clients != inputs.calibrated or bool(model.fitted) or one.measured is not None
     if one.throughput is not None:
         yield _check(load.clients, "throughput", load.throughput, one.throughput, tests=tests)
@@ -176,7 +177,7 @@ def busiest_share(sweep: Sweep, station: str) -> float | None:
 
 
 def with_article(station: str) -> str:
-    """Return a station's name as in a sentence: a node's is a proper name."""
+    """Return a station's name as used in a sentence: a node's is a proper name."""
     number = station.rpartition("-")[2]
     return station if number.isdigit() else f"the {station}"
 
@@ -185,7 +186,7 @@ def with_article(station: str) -> str:
 
 
 def doubts(sweep: Sweep) -> Iterator[str]:
-    """Yield what speaks against the measurement itself, in sentences."""
+    """Yield reasons to doubt the measurement itself, in sentences."""
     if sweep.doubt:
         yield f"While {sweep.target} was measured, {sweep.doubt}."
     spread = max(_spread(one.throughput) for one in sweep.loads)
@@ -277,7 +278,7 @@ def _changing_demands(sweep: Sweep, model: Model) -> Iterator[str]:
 
 
 def _variation(model: Model, failed: Sequence[Load]) -> Iterator[str]:
-    """Say by a proxy's trace how far times are from random ones."""
+    """Say, based on a proxy's trace, how far times are from random ones."""
     for load in failed:
         for name, traced in load.traced.items():
             if model.station not in ("", name):

@@ -29,7 +29,7 @@ WORKERS: Final = "proxies' workers"
 """The station that stands for the workers of proxies, where these have no trace."""
 
 REST: Final = "rest"
-"""The station without a queue that stands for all time that no processor is measured to take."""
+"""The station without a queue that stands for all time not attributed to a measured processor."""
 
 _AT_RANDOM: Final = (
     "requests arrive at random, however many wait already; service times are exponential"
@@ -45,10 +45,10 @@ _CALIBRATED: Final = "response time with the fewest clients"
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a model says of a station.
+    """A model's prediction for a station.
 
     Attributes:
-        utilisation: of 1.
+        utilisation: its utilisation, of 1.
         queue_length: the mean number of requests there.
     """
 
@@ -58,15 +58,15 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a model says of a load; None where it says nothing.
+    """A model's prediction for a load; unpredicted quantities are None.
 
     Attributes:
         clients: the number of requests in the whole system.
-        throughput: requests per second; None if that is what the model was given.
+        throughput: requests per second; None if it is an input of the model.
         response_time: mean, in seconds; None if there is no steady state.
-        uses: of each station, by name.
-        measured: the response time that is to be compared, in seconds, with its interval, if it is
-            not the clients': a proxy's.
+        uses: the use of each station, by name.
+        measured: the response time to compare with, in seconds, with its interval, if it is a
+            proxy's and not the clients'.
     """
 
     clients: int
@@ -82,15 +82,15 @@ class Model:
 
     Attributes:
         name: such as ``M/M/1``.
-        describes: what of the system it is a model of, with its parameters.
-        assumes: in words.
+        describes: the part of the system that it models, with its parameters.
+        assumes: its assumptions, in words.
         predictions: one for each load.
         clients: whether it knows how many clients there are; otherwise the measured throughput is
             its rate of arrivals.
-        station: of a single queue, the station's name; empty for a network.
-        by_load: whether it takes the demand that was measured at each load.
+        station: the station's name, for a single queue; empty for a network.
+        by_load: whether it uses the demand measured at each load.
         fitted: the parameters that were fitted to the measurement, in seconds.
-        servers: of the station.
+        servers: the station's number of servers.
     """
 
     name: str
@@ -110,13 +110,13 @@ class Inputs:
 
     Attributes:
         stations: in order; the last is `REST`.
-        demands: of each, with its interval, in seconds.
-        sources: of each, where the demand is from, in a few words.
-        calibrated: the number of clients with which `REST` was found, at which predictions are no
-            test of the model; 0 if all loads were used.
-        bounds: of throughput and response time at each load.
+        demands: each station's demand with its interval, in seconds.
+        sources: where each demand comes from, in a few words.
+        calibrated: the number of clients at which `REST` was determined, where predictions do not
+            test the model; 0 if all loads were used.
+        bounds: the bounds of throughput and response time at each load.
         bottleneck: the name of the station with the highest demand for each of its servers.
-        knee: N*, the number of clients from which on requests must wait, by asymptotic bounds.
+        knee: N*, the number of clients above which requests must wait, by asymptotic bounds.
     """
 
     stations: tuple[Station, ...]
@@ -171,9 +171,9 @@ def models_of(sweep: Sweep, inputs: Inputs, servers: int | None = None) -> list[
     """Return the models for which there is data, the simplest first.
 
     Args:
-        sweep: what was measured.
+        sweep: the measured loads.
         inputs: the stations.
-        servers: how many requests the server can serve at a time, if that is known.
+        servers: how many requests the server can serve at a time, if known.
     """
     found = [_open(sweep, inputs, 1)]
     main = _main(inputs)
@@ -209,7 +209,7 @@ def _time(seconds: float) -> str:
 def _open(sweep: Sweep, inputs: Inputs, servers: int) -> Model:
     main = _main(inputs)
     others = math.fsum(one.demand for one in inputs.stations) - main.demand
-    # The one server of M/M/1 is as fast as all of the station's together.
+    # The single server of M/M/1 is as fast as all of the station's servers together.
     rate = servers / main.demand if servers == main.servers else main.servers / main.demand
     each = rate / servers
     predictions = []
@@ -314,7 +314,7 @@ def _states(sweep: Sweep, inputs: Inputs) -> list[NetworkState]:
     """Return the state of the network at each load."""
     thinking = {load.think_time for load in sweep.loads}
     if len(thinking) == 1:
-        # A solution has all smaller numbers of clients.
+        # A solution covers all smaller numbers of clients.
         states = exact_mva(inputs.stations, sweep.loads[-1].clients, *thinking)
         return [states[load.clients - 1] for load in sweep.loads]
     return [exact_mva(inputs.stations, load.clients, load.think_time)[-1] for load in sweep.loads]
@@ -401,7 +401,7 @@ def _proxy(proxy: Resource, sweep: Sweep) -> Model:
 
 
 def _workers(sweep: Sweep) -> list[Model]:
-    """Return the model of proxies' workers by what they count themselves, without a trace."""
+    """Return the model of proxies' workers from their own counters, without a trace."""
     loads = [(load, load.workers) for load in sweep.loads if load.workers is not None]
     if not sweep.in_flight or not sweep.proxies or not loads:
         return []
@@ -434,11 +434,11 @@ def _workers(sweep: Sweep) -> list[Model]:
     ]
 
 
-# What is not busy, but waits: a disk, a bucket, another server
+# Stations that are not busy, but wait: a disk, a bucket, another server
 
 
 def _fitted(sweep: Sweep, servers: int | None) -> Model | None:
-    """A queue whose service time and number of servers explain the throughputs best."""
+    """Return the queue whose service time and number of servers best explain the throughputs."""
     loads = sweep.loads
     clients = [one.clients for one in loads]
     if len(set(clients)) < _FEWEST_TO_FIT:

@@ -12,11 +12,11 @@ __all__ = ["show_models"]
 
 
 def show_models(options: argparse.Namespace, out: TextIO) -> int:
-    """Model saved results, print how far the models hold, and write the page.
+    """Model saved results, print how well the models hold, and write the page.
 
     Args:
         options: the results, traces, number of servers and output directory.
-        out: gets the tables.
+        out: receives the tables.
 
     Returns:
         The exit code, 0.

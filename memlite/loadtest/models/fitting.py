@@ -24,9 +24,9 @@ class QueueFit:
     """A closed M/M/m, fitted to measured throughputs.
 
     Attributes:
-        servers: how many it has.
+        servers: the number of servers.
         service: the time that a server takes for a request, in seconds.
-        elsewhere: the time that a request takes elsewhere, without a queue, in seconds.
+        elsewhere: the time that a request spends elsewhere, without queueing, in seconds.
         deviation: the standard deviation of the measured throughputs from the fitted ones, as a
             share of them.
     """
@@ -40,8 +40,8 @@ class QueueFit:
 def best_queue(loads: Sequence[Load], servers: Sequence[int]) -> QueueFit:
     """Find the queue that fits best: a nonlinear regression for each number of servers.
 
-    The logarithms of throughputs are fitted. Unlike a network of stations, a single queue takes
-    time that grows with the number of clients alone, so that thousands of them are no problem.
+    The logarithms of throughputs are fitted. Unlike for a network of stations, the computing time
+    for a single queue grows only with the number of clients, so thousands of them are no problem.
 
     An interval is the wider of two: by how far the loads' means are from the fit, and by how much
     repetitions of a load differ. A few loads may happen to lie close to the curve although each is
@@ -51,7 +51,7 @@ def best_queue(loads: Sequence[Load], servers: Sequence[int]) -> QueueFit:
 
     Args:
         loads: three or more.
-        servers: the numbers of servers to try; more than there are clients are no different.
+        servers: the numbers of servers to try; more servers than clients make no difference.
     """
     return min((_fit(loads, one) for one in servers), key=lambda one: one.deviation)
 
@@ -81,7 +81,7 @@ def _fit(loads: Sequence[Load], servers: int) -> QueueFit:
     fastest = max(one.throughput.mean for one in loads)
     start = np.log([servers / fastest, loads[0].response_time.mean / 2])
     with warnings.catch_warnings():
-        # Intervals are infinite then, which says it.
+        # Intervals are infinite then, which indicates it.
         warnings.simplefilter("ignore", OptimizeWarning)
         # With the covariance of points whose standard deviation is 1.
         found, covariance = curve_fit(

@@ -1,4 +1,4 @@
-"""How much of each node's time a request takes, by the traces of proxies."""
+"""The service demand of requests at each node, from the traces of proxies."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ __all__ = ["node_demands"]
 
 # The quantile of the normal distribution for intervals of 95%, of means over many requests.
 _NORMAL: Final = 1.96
-# Of fewer requests, the variance is not known well enough.
+# With fewer requests, the variance is not known well enough.
 _FEWEST: Final = 20
-# If more requests go to several nodes at a time, these are no stations that they visit in turn.
+# If more requests go to several nodes at once, nodes are not stations visited one after another.
 _MAX_TO_SEVERAL: Final = 0.1
 
 
@@ -21,15 +21,15 @@ def node_demands(loads: Sequence[Mapping[str, Traced]]) -> dict[str, Estimate]:
     """Return each node's service demand: a request's visits to it, times the time of a visit.
 
     The time is that of the load with the fewest clients, where requests hardly wait at the nodes;
-    the visits are those of all loads. What the way to the node and back takes is included, as a
-    proxy cannot tell it from the service.
+    the visits are those of all loads. The time on the way to the node and back is included, as a
+    proxy cannot distinguish it from the service.
 
     Args:
-        loads: what proxies' traces have of each, by the proxy's name; the fewest clients first.
+        loads: the proxies' traces of each load, by the proxy's name; the fewest clients first.
 
     Returns:
-        The demands in seconds with their 95% confidence intervals, by ``node`` and its address, and
-        nothing if there are too few requests, or too many go to several nodes at a time.
+        The demands in seconds with their 95% confidence intervals, by ``node`` and its address;
+        empty if there are too few requests, or too many go to several nodes at once.
     """
     first = _by_node(loads[:1])
     visits = {
@@ -57,9 +57,9 @@ def _demand(times: Sequence[Times], visits: int, total: int) -> Estimate:
     """Return the product of the mean time and of the share of visits.
 
     Args:
-        times: of the visits, by proxy.
-        visits: how many of all visits were to this node.
-        total: the number of all.
+        times: the times of the visits, by proxy.
+        visits: the number of visits to this node.
+        total: the number of all visits.
     """
     count = sum(one.count for one in times)
     mean = math.fsum(one.count * one.mean for one in times) / count

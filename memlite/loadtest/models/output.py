@@ -39,9 +39,9 @@ _NOTHING = 1e-8  # seconds
 
 
 def print_models(found: Sequence[TargetModels], stream: TextIO) -> None:
-    """Print what each target's models say, its stations, and the errors of all models."""
+    """Print the answer of each target's models, its stations, and the errors of all models."""
     console = Console(file=stream, width=None if stream.isatty() else _WIDTH, highlight=False)
-    # What speaks against the figures comes first, as figures are read as facts.
+    # Doubts about the figures come first, as figures are read as facts.
     doubts = [doubt for target in found for doubt in target.doubts]
     for sentence in [*doubts, *(each for target in found for each in target.answer)]:
         console.print(sentence, markup=False)
@@ -66,7 +66,7 @@ def print_models(found: Sequence[TargetModels], stream: TextIO) -> None:
 
 
 def stations(target: TargetModels) -> Iterator[dict[str, str]]:
-    """Yield a row for each station: name, servers, demand, its interval, source, how busy."""
+    """Yield a row for each station: name, servers, demand, its interval, source, utilisation."""
     most = target.sweep.loads[-1]
     for one in target.inputs.stations:
         estimate = target.inputs.demands[one.name]
@@ -176,13 +176,13 @@ def _rows(target: TargetModels, one: Assessment) -> Iterator[list[Any]]:
 
 
 def as_json(found: Sequence[TargetModels]) -> bytes:
-    """Return all as JSON; numbers that are infinite are null."""
+    """Return all models as JSON; infinite numbers are null."""
     document = [as_document(target) for target in found]
     return orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n"
 
 
 def as_document(target: TargetModels) -> dict[str, Any]:
-    """Return the models of a target as what JSON can hold, except for infinite numbers."""
+    """Return the models of a target as JSON-serializable data, except for infinite numbers."""
     return {
         "target": target.sweep.target,
         "answer": target.answer,

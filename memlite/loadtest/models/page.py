@@ -1,4 +1,4 @@
-"""The page about models: ``models.html``, with its figures, and their numbers beside it."""
+"""The page about models: ``models.html`` with its figures, and files with their numbers."""
 
 import math
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def write_models(results: Results, found: Sequence[TargetModels], folder: Path) 
     """Write ``models.html``, ``models.csv``, ``models.json`` and the figures as PNG.
 
     Args:
-        results: the run's, for the title.
+        results: the run's results, for the title.
         found: the models of its targets.
         folder: the destination directory; created if missing.
 
@@ -63,7 +63,7 @@ def write_models(results: Results, found: Sequence[TargetModels], folder: Path) 
 
 
 def as_values(target: TargetModels, plots: Sequence[Plot], number: int) -> dict[str, Any]:
-    """Return what a page shows of a target.
+    """Return the values that a page shows for a target.
 
     Args:
         target: the target.

@@ -1,4 +1,4 @@
-"""Plots of models: what they predict, over what was measured."""
+"""Plots of models: their predictions over the measured values."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -168,7 +168,7 @@ def _utilisation(target: TargetModels, name: str) -> Plot:
     )
 
 
-# What all have in common
+# Shared by all plots
 
 
 def _microseconds(value: Interval) -> Interval:
@@ -180,7 +180,7 @@ def _microseconds(value: Interval) -> Interval:
 
 
 def _styles(names: Sequence[str], theme: Theme) -> dict[str, TargetStyle]:
-    # The fifth style has the colour of text, as has what was measured.
+    # The fifth style has the colour of text, as do the measured values.
     return target_styles([*names[:4], "", *names[4:]], theme)
 
 
@@ -248,7 +248,7 @@ def _measured(
 def _value_axis(
     axes: Axes, values: Sequence[Interval], label: str, unit: Callable[[float], str]
 ) -> None:
-    """Scale by what was measured: a model that is far off leaves the figure."""
+    """Scale by the measured values: a model that is far off leaves the figure."""
     means = [one.mean for one in values]
     highest = max(max(one.high or one.mean for one in values), max(means) * 1.3)
     value_axis(axes, [*means, min(highest, max(means) * _HIGHEST)], label, unit)

@@ -1,4 +1,4 @@
-"""All models of a run's targets, compared with what was measured."""
+"""All models of a run's targets, compared with the measured values."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -30,9 +30,9 @@ class TargetModels:
     """A target's models.
 
     Attributes:
-        sweep: what was measured.
+        sweep: the measured loads.
         inputs: the stations and their demands.
-        assessments: of each model.
+        assessments: the assessment of each model.
     """
 
     sweep: Sweep
@@ -41,12 +41,12 @@ class TargetModels:
 
     @property
     def doubts(self) -> list[str]:
-        """What speaks against the measurement itself, in sentences."""
+        """Reasons to doubt the measurement itself, in sentences."""
         return list(doubts(self.sweep))
 
     @property
     def answer(self) -> list[str]:
-        """What limits the target, and which models hold, in sentences."""
+        """The target's bottleneck, and the models that hold, in sentences."""
         return [_bottleneck(self.sweep, self.inputs), *_outcomes(self.assessments)]
 
 
@@ -56,12 +56,12 @@ def model_targets(
     """Model the targets of a run.
 
     Args:
-        results: the run's.
-        traces: files that proxies wrote meanwhile.
-        servers: how many requests a server can serve at a time, if that is known.
+        results: the run's results.
+        traces: files that proxies wrote during the run.
+        servers: how many requests a server can serve at a time, if known.
 
     Raises:
-        ConfigError: a trace cannot be read, or is of another time; or there is nothing to model.
+        ConfigError: a trace cannot be read, or is from another time; or there is nothing to model.
     """
     found = []
     for sweep in sweeps(results, servers, _traced(results, traces)):
@@ -80,7 +80,7 @@ def model_targets(
 
 
 def _traced(results: Results, traces: Sequence[Path]) -> list[dict[str, Traced]]:
-    """Return what the traces have of each point, by the name of the proxy."""
+    """Return the traces' data for each point, by the name of the proxy."""
     periods = [
         [(one.started, one.started + one.seconds) for one in point.repetitions]
         for point in results.points
@@ -100,7 +100,7 @@ def _traced(results: Results, traces: Sequence[Path]) -> list[dict[str, Traced]]
 
 
 def _bottleneck(sweep: Sweep, inputs: Inputs) -> str:
-    """Return what limits the throughput, if it was measured."""
+    """Return the bottleneck of the throughput, if it was measured."""
     station = next(one for one in inputs.stations if one.name == inputs.bottleneck)
     if not station.demand:
         return f"{sweep.target}: no station takes a time that can be measured."
@@ -122,7 +122,7 @@ def _bottleneck(sweep: Sweep, inputs: Inputs) -> str:
 
 
 def _at_most(sweep: Sweep, inputs: Inputs, station: Station) -> str:
-    """Return the highest possible throughput with its interval: no less than what there was."""
+    """Return the highest possible throughput with its interval, no lower than the measured one."""
     measured = max(one.throughput.mean for one in sweep.loads)
     demand = inputs.demands[station.name]
     shortest, longest = demand.interval
@@ -141,7 +141,7 @@ def _capital(text: str) -> str:
 
 
 def _outcomes(assessments: Sequence[Assessment]) -> Iterator[str]:
-    """Yield which models hold, which could not be tested, and what the fits say."""
+    """Yield which models hold, which could not be tested, and the results of the fits."""
     found = {
         outcome: [
             one.model.name for one in assessments if one.outcome is outcome and not one.model.fitted

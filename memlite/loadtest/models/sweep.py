@@ -1,4 +1,4 @@
-"""What a target did at different numbers of clients: the inputs of models."""
+"""A target's measurements at different numbers of clients: the inputs of models."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,10 @@ __all__ = ["GENERATOR", "SERVER", "Load", "Resource", "Sweep", "Workers", "sweep
 
 SERVER: Final = "server"
 GENERATOR: Final = "load generator"
-# Threads of a server that hardly do anything are not counted.
+# Server threads that hardly do anything are not counted.
 _IDLE: Final = 0.15
 _NODE: Final = "node-"
-# A trace that has less of all requests is a sample: of two at most one.
+# A trace with less than this share of all requests is a sample: at most one in two.
 _MAX_OF_ALL: Final = 0.75
 # The quantile of the normal distribution for intervals of 95%, of means over many requests.
 _NORMAL: Final = 1.96
@@ -35,10 +35,10 @@ class Resource:
     Attributes:
         name: its name.
         servers: how many requests it can serve at a time.
-        demand: processor time that a request takes there, in seconds, with the load that had the
-            highest throughput; None if not measured.
-        traced: whether the demand is instead the time there by proxies' traces, with the fewest
-            clients.
+        demand: processor time that a request takes there, in seconds, at the load with the highest
+            throughput; None if not measured.
+        traced: whether the demand is instead the time there according to proxies' traces, with the
+            fewest clients.
     """
 
     name: str
@@ -49,11 +49,11 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """What the workers of all proxies counted at a load, without a trace. Times are in seconds.
+    """Counters of the workers of all proxies at a load, without a trace. Times are in seconds.
 
     Attributes:
-        service: for which a worker was busy with a request: the mean.
-        response: with the time in the queue.
+        service: the mean time for which a worker was busy with a request.
+        response: the same, including the time in the queue.
     """
 
     service: float
@@ -62,23 +62,23 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What was measured with a number of clients. Times are in seconds.
+    """The measurements with one number of clients. Times are in seconds.
 
     Attributes:
-        clients: how many requests there were at a time: clients, times what each has in flight.
+        clients: the number of concurrent requests: clients, times the requests each has in flight.
         throughput: requests per second.
-        rates: those of each repetition.
+        rates: the throughput of each repetition.
         response_time: the mean.
         think_time: from a reply to the client's next request: the measured mean. Where it was not
             measured, the mean of N/X - R over such loads.
-        utilisations: of each resource that was measured, of 1.
-        demands: of each resource that was measured: processor time per request.
+        utilisations: the utilisation of each measured resource, of 1.
+        demands: processor time per request of each measured resource.
         generator_limited: whether the load generator was the bottleneck.
         lawful: whether R = N/X - Z holds in all repetitions whose think time was measured.
         machine: the share of this machine's cores that was busy with anything; None if unknown.
-        own: the share that was busy with the processes that were measured; likewise.
-        traced: what a proxy's trace has of it, by the proxy's name.
-        workers: what the workers of proxies counted themselves; None if there are none.
+        own: the share that was busy with the measured processes; likewise.
+        traced: the proxies' traces of the load, by the proxy's name.
+        workers: the counters of the proxies' workers; None if there are none.
     """
 
     clients: int
@@ -96,9 +96,9 @@ class Load:
     workers: Workers | None = None
 
     def arrivals(self, proxy: str) -> float:
-        """Return the requests per second of a proxy that is traced: its share of all.
+        """Return the requests per second of a traced proxy: its share of all requests.
 
-        Not the number of lines, as a trace can be a sample.
+        The number of lines in the trace is not used, as a trace can be a sample.
         """
         total = self._traced_throughput
         return self.throughput.mean * self.traced[proxy].throughput / total if total else 0.0
@@ -107,8 +107,8 @@ class Load:
     def sampled(self) -> bool:
         """Whether traces have only some of the requests.
 
-        Times between requests that were drawn at random are nearly exponential, whatever those
-        between all requests are.
+        Times between randomly sampled requests are nearly exponential, whatever the distribution of
+        those between all requests.
         """
         return self._traced_throughput < _MAX_OF_ALL * self.throughput.mean
 
@@ -123,12 +123,12 @@ class Sweep:
 
     Attributes:
         target: its name.
-        resources: what requests use, the load generator last.
+        resources: the resources that requests use, the load generator last.
         loads: in order of the number of clients.
         think_time: the mean over the loads, in seconds.
-        cores: of this machine, if all of the target ran on it as well; otherwise 0.
-        doubt: what else kept the machine busy meanwhile; empty if nothing did.
-        proxies: how many there are.
+        cores: this machine's cores, if all of the target ran on it as well; otherwise 0.
+        doubt: what else kept the machine busy at the same time; empty if nothing did.
+        proxies: the number of proxies.
         in_flight: how many workers each of them has (``--in-flight``); 0 if it has none.
     """
 
@@ -147,13 +147,13 @@ def sweeps(
     servers: int | None = None,
     traced: Sequence[Mapping[str, Traced]] = (),
 ) -> list[Sweep]:
-    """Return what was measured of each target in a closed loop.
+    """Return the measurements of each target in a closed loop.
 
     Args:
-        results: of a run; of several sizes of values, the most common one counts.
+        results: the results of a run; with several value sizes, only the most common one is used.
         servers: how many requests a server can serve at a time; None to take the number of its
             threads that did anything.
-        traced: for each of the points, what proxies' traces have of it.
+        traced: for each of the points, the data of proxies' traces.
 
     Raises:
         ConfigError: the results have nothing to model.
@@ -194,16 +194,16 @@ def _sweep(
     pipeline: int,
     traces: Mapping[int, Mapping[str, Traced]],
 ) -> Sweep:
-    """Return what was measured of one target.
+    """Return the measurements of one target.
 
     Args:
-        name: the target's.
+        name: the target's name.
         points: its points, in order of the number of clients.
         counts: its resources, and how many requests each can serve at a time.
-        servers: how many requests a node that traces show can serve at a time.
+        servers: how many requests a node shown by traces can serve at a time.
         results: the whole run.
         pipeline: how many requests a client has in flight.
-        traces: what proxies' traces have of a point, by its identity.
+        traces: the data of proxies' traces for a point, by its identity.
     """
     counts = {**counts, GENERATOR: results.workers}
     apart = any(one.name == name and one.placed for one in results.targets)
@@ -217,7 +217,7 @@ def _sweep(
         resources[0] = replace(resources[0], demand=None)
     queues = _proxies(loads)
     if queues:
-        # A worker of a proxy is busy for as long as a node takes, with its queue.
+        # A proxy's worker is busy for as long as a node takes, including the node's queue.
         resources = [one for one in resources if not one.name.startswith(_NODE)]
         loads = [_with_proxies(load, queues) for load in loads]
     elif not any(one.name.startswith(_NODE) for one in resources):
@@ -240,17 +240,17 @@ def _sweep(
 
 
 def _proxies(loads: Sequence[Load]) -> list[Resource]:
-    """Return the workers of each proxy that has a queue, by its trace."""
+    """Return the workers of each proxy that has a queue, from its trace."""
     found = []
     for name in dict.fromkeys(name for load in loads for name in load.traced):
         # With one client, only one of several proxies has any requests.
         passing = [load for load in loads if name in load.traced]
         known = [load for load in passing if load.traced[name].service.count > 1]
-        # With few clients, not all workers are ever used; there are as many as with most.
+        # With few clients, not all workers are ever used: take the highest count over all loads.
         workers = max((load.traced[name].workers for load in passing), default=0)
         if not known or not workers:
             continue
-        # With the fewest clients, as later service times include queues at the nodes.
+        # Measured with the fewest clients, as later service times include queues at the nodes.
         first, times = known[0], known[0].traced[name].service
         visits = first.arrivals(name) / first.throughput.mean
         reach = _NORMAL * math.sqrt(times.variance / times.count)
@@ -263,8 +263,8 @@ def _proxies(loads: Sequence[Load]) -> list[Resource]:
 def _nodes(loads: Sequence[Load], servers: int) -> list[Resource]:
     """Return the nodes, if the traces show their service times.
 
-    Where the time at a node with the fewest clients would keep it busy for more than all of the
-    time at another load, it is not the service time that limits the node.
+    If the time at a node with the fewest clients would keep it busy for more than all of the time
+    at another load, the node is not limited by its service time.
     """
     demands = node_demands([one.traced for one in loads])
     most = max(one.throughput.mean for one in loads)
@@ -299,7 +299,7 @@ def _whole(value: Any) -> int:
 
 
 def _rate(one: Repetition) -> float:
-    """Return the requests per second of a repetition; a request of several keys is one."""
+    """Return the requests per second of a repetition; a multi-get counts as one request."""
     latency = one.response.get("all")
     return latency.count / one.seconds if latency and one.seconds else 0.0
 
@@ -347,10 +347,10 @@ def _threads(name: str, points: Sequence[Point]) -> int:
 
 
 def _demand(name: str, points: Sequence[Point]) -> Estimate | None:
-    """Return the demand with the load that had the highest throughput.
+    """Return the demand at the load with the highest throughput.
 
-    It may depend on the load, and a bound of throughput is what it allows for at most. What the
-    station did at that load, it can do.
+    The demand may depend on the load, and a bound of throughput is the most that it allows. The
+    station has been shown to sustain that load.
     """
     known = [
         one for one in points if any(name in _busy(each) for each in one.repetitions if _rate(each))
@@ -363,9 +363,10 @@ def _demand(name: str, points: Sequence[Point]) -> Estimate | None:
 
 
 def _with_think_times(loads: Sequence[Load], points: Sequence[Point]) -> list[Load]:
-    """Give loads whose think time was not measured the mean of what the law says of them.
+    """Give loads whose think time was not measured the mean of the think times given by the law.
 
-    That of a load alone would make a prediction there agree with what it was derived from.
+    The think time derived from a single load would make a prediction there agree with its own
+    input.
     """
     derived = [
         load.think_time

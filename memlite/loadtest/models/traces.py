@@ -20,36 +20,37 @@ from memlite.lab import Times
 __all__ = ["RESOLUTION", "Period", "Piece", "Traced", "read_pieces", "read_trace"]
 
 RESOLUTION: Final = 1e-6
-"""What times in a trace are multiples of, in seconds."""
+"""The resolution of times in a trace, in seconds."""
 
 _Floats = npt.NDArray[np.float64]
 _ROWS: Final = 50_000
-# Lines are in the order in which requests ended: of so many, some may have arrived before others
-# that were read earlier.
+# Lines are in the order in which requests ended: a request may have arrived before others up to
+# this many lines earlier.
 _DISORDER: Final = 20_000
 _TIMES: Final = ("arrival", "enqueued", "dequeued", "sent", "received", "replied")
 _COLUMNS: Final = (*_TIMES, "queue_length", "worker", "nodes")
 
 Period = tuple[float, float]
-"""From when to when, in seconds since 1970."""
+"""The beginning and the end, in seconds since 1970."""
 
 
 @dataclass(slots=True)
 class Traced:
-    """What a proxy's trace has of the requests that arrived in some periods.
+    """A proxy's trace of the requests that arrived in some periods.
 
     All times are in seconds.
 
     Attributes:
-        seconds: how long the periods are, all together.
-        requests: how many requests there were that were sent and answered.
-        workers: how many requests were with the nodes at most (``--in-flight``); 0 without a limit.
+        seconds: the total length of the periods.
+        requests: the number of requests that were sent and answered.
+        workers: the largest number of requests with the nodes at a time (``--in-flight``); 0
+            without a limit.
         queue: times in the queue, before a worker took the request.
         service: times for which a worker was busy; without workers, from sending to the reply.
         response: times from arrival to reply.
         gaps: times between arrivals.
         queue_length: how many were waiting when a request arrived.
-        nodes: for each node, times from sending to its reply, of requests that went to it alone.
+        nodes: for each node, times from sending to its reply, of requests sent only to it.
     """
 
     seconds: float
@@ -72,7 +73,7 @@ def read_trace(path: Path, periods: Sequence[Sequence[Period]]) -> list[Traced]:
     """Read a proxy's trace.
 
     Args:
-        path: of the CSV file.
+        path: the path of the CSV file.
         periods: for each result, the periods in which its requests arrived. No two overlap.
 
     Returns:
@@ -127,7 +128,7 @@ def read_pieces(path: Path) -> Iterator[Piece]:
                 raise ConfigError(f"{path} is not a proxy's trace: it has no column {missing[0]}")
             index = {name: header.index(name) for name in _COLUMNS}
             while rows := list(islice(lines, _ROWS)):
-                # The last line may be incomplete: the proxy writes it just now.
+                # The last line may be incomplete: the proxy may still be writing it.
                 columns = list(zip(*(row for row in rows if len(row) == len(header)), strict=True))
                 if columns:
                     yield Piece(
@@ -170,7 +171,7 @@ def _add(to: Traced, piece: Piece, chosen: npt.NDArray[np.bool_]) -> None:
 
 
 def _between(begin: _Floats, end: _Floats) -> _Floats:
-    """Return the times between two moments, in seconds; clocks that are set back give 0."""
+    """Return the times between two moments, in seconds; 0 if a clock was set back."""
     taken = (end - begin) * 1e-6
     found: _Floats = np.maximum(taken[~np.isnan(taken)], 0.0)
     return found

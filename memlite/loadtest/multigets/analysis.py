@@ -1,4 +1,4 @@
-"""From which number of keys on it pays to spread them over several nodes."""
+"""Determines the number of keys from which spreading them over several nodes pays."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ NO_GAIN: Final = 0.05
 _Floats = npt.NDArray[np.float64]
 
 _PER_DECADE: Final = 12
-# A process that generates load, and other programs, may use so much without changing the figures.
+# The shares that a load generator, and other programs, may use without affecting the figures.
 _MAX_GENERATOR: Final = 0.9
 _MAX_OTHER: Final = 0.1
 
@@ -35,9 +35,9 @@ class Side:
         requests: gets per second.
         mean: response time at the clients.
         client: percentiles at the clients, of all repetitions together; see `PERCENTILES`.
-        proxy: likewise at the proxy; empty if it has traced nothing.
-        at_client: the distribution.
-        at_proxy: likewise.
+        proxy: likewise at the proxy; empty if it has no traced requests.
+        at_client: the distribution of response times at the clients.
+        at_proxy: likewise at the proxy.
     """
 
     requests: Interval
@@ -53,12 +53,12 @@ class Comparison:
     """Both ways of getting a number of keys.
 
     Attributes:
-        size: the number.
+        size: the number of keys.
         sharded: keys that are spread over all nodes.
         together: keys that are on one node.
-        ratio: the mean response time if sharded divided by that from one node; the mean over the
-            repetitions, in each of which both were measured in turn, and its interval.
-        tail: the same of the 99th percentile.
+        ratio: the mean response time of sharded gets divided by that of gets from one node: the
+            mean over the repetitions, each of which measures both in turn, and its interval.
+        tail: the same for the 99th percentile.
     """
 
     size: int
@@ -79,14 +79,14 @@ class Comparison:
 
     @property
     def decision(self) -> str:
-        """What sharding does, in a word or two: a dash for one key."""
+        """The effect of sharding, in a word or two; a dash for one key."""
         if self.size == 1:
             return "–"
         return "pays" if self.pays else "costs" if self.costs else "cannot be told"
 
 
 def compare_sizes(runs: Sequence[Run]) -> list[Comparison]:
-    """Return a comparison for each size of which both ways were measured, in order.
+    """Return a comparison for each size measured both ways, in order.
 
     Raises:
         ConfigError: a histogram cannot be read.
@@ -136,7 +136,7 @@ def _percentiles(times: Latency) -> tuple[float, ...]:
 
 
 def _ratio(pairs: Sequence[tuple[Run, Run]], value: Callable[[Run], float]) -> Interval:
-    """Return the mean ratio of what was measured in turn; Student's t on the logarithms."""
+    """Return the mean ratio of values measured in turn, by Student's t on the logarithms."""
     return positive_interval([value(one) / value(other) for one, other in pairs])
 
 
@@ -165,14 +165,14 @@ def buckets(times: Sequence[Latency]) -> tuple[_Floats, list[_Floats]]:
 def _sorted(times: Latency, bounds: _Floats) -> _Floats:
     shares, values = np.array(curve(times) or [(0.0, 1.0)]).T
     counts = np.diff(shares, prepend=0.0) * times.count
-    # The midpoint of a bucket of the distribution may lie just outside of its least and most.
+    # The midpoint of a bucket may lie just outside the distribution's minimum and maximum.
     inside = np.clip(values, bounds[0], np.nextafter(bounds[-1], 0))
     found: _Floats = np.histogram(inside, bounds, weights=counts)[0]
     return found
 
 
 def doubts(runs: Sequence[Run]) -> list[str]:
-    """Return what speaks against the measurement, in sentences."""
+    """Return reasons to doubt the measurement, in sentences."""
     found = []
     busiest = max((run.generator_share for run in runs), default=0.0)
     if busiest > _MAX_GENERATOR:
@@ -192,7 +192,7 @@ def doubts(runs: Sequence[Run]) -> list[str]:
 
 
 def sentence(found: Sequence[Comparison]) -> str:
-    """Return from which size on sharding pays, with its uncertainty."""
+    """Return the size from which sharding pays, with its uncertainty."""
     several = [one for one in found if one.size > 1]
     if not several:
         return "Only gets of one key were measured, which are never sharded."
@@ -209,7 +209,7 @@ def sentence(found: Sequence[Comparison]) -> str:
 
 
 def _without_an_end(several: Sequence[Comparison]) -> str:
-    """Return what is known if the largest size is not decided."""
+    """Return what is known if the largest size is undecided."""
     pays = [one.size for one in several if one.pays]
     costs = [one.size for one in several if one.costs]
     most = several[-1].size
@@ -234,7 +234,7 @@ def _without_an_end(several: Sequence[Comparison]) -> str:
 def _tail(
     several: Sequence[Comparison], decide: Callable[[Comparison], bool]
 ) -> Sequence[Comparison]:
-    """Return the sizes from the first one on from which all are decided the same way."""
+    """Return the longest run of sizes, up to the largest, that are all decided the same way."""
     start = len(several)
     while start and decide(several[start - 1]):
         start -= 1
@@ -259,7 +259,7 @@ def _from(
 
 
 def _times(ratio: Interval) -> str:
-    """Return by how much, as "12% (9% to 15%)"."""
+    """Return the size of the effect, as "12% (9% to 15%)"."""
     low, high = ratio.low or ratio.mean, ratio.high or ratio.mean
     bounds = sorted(abs(one - 1) for one in (low, high))
     return f"{abs(ratio.mean - 1):.0%} ({bounds[0]:.0%} to {bounds[1]:.0%})"

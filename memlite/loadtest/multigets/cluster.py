@@ -1,4 +1,4 @@
-"""Nodes behind a proxy that writes a trace, and prefixes of keys that are on one of them."""
+"""Nodes behind a proxy that writes a trace, and key prefixes that map to one node."""
 
 import contextlib
 import itertools
@@ -17,7 +17,7 @@ from memlite.loadtest.together import together
 __all__ = ["SAMPLE", "TAG", "TracedCluster", "prefixes"]
 
 SAMPLE: Final = 10
-"""The proxy traces one request in so many: tracing all would take more of its time than they do."""
+"""The proxy traces one request in this many: tracing all would cost more time than serving them."""
 TAG: Final = "{}"
 
 
@@ -25,11 +25,11 @@ class TracedCluster(Target):
     """Nodes and a proxy that hashes the tags of keys, launched for the measurement.
 
     Args:
-        nodes: how many there are.
+        nodes: the number of nodes.
         trace: the file that the proxy writes.
         settings: how to launch the nodes.
-        backend: theirs: ``memory``, ``file`` or ``memcached``.
-        places: where they and the proxy are started, in turn.
+        backend: the nodes' backend: ``memory``, ``file`` or ``memcached``.
+        places: where the nodes and the proxy are started, in turn.
 
     Raises:
         ConfigError: the nodes have no such options.
@@ -99,7 +99,7 @@ class TracedCluster(Target):
 
 
 def prefixes(nodes: int) -> Sequence[str]:
-    """Return a prefix for each node: with it as their tag, all keys are on that node."""
+    """Return a prefix for each node: all keys with it as their tag are on that node."""
     where = tuple(
         Node(f"node-{number}", Address("127.0.0.1", number)) for number in range(1, nodes + 1)
     )

@@ -29,11 +29,11 @@ _MAX_KEYS: Final = 100
 
 
 def measure_multigets(options: argparse.Namespace, out: TextIO) -> int:
-    """Measure, or go on measuring, print from which size on sharding pays, and write the report.
+    """Measure, or resume measuring, print the size from which sharding pays, and write the report.
 
     Args:
         options: what to measure, and where to save it.
-        out: gets the table.
+        out: receives the table.
 
     Returns:
         The exit code: 0, 1 if requests have failed, or 130 if the user has interrupted it.
@@ -96,7 +96,7 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def print_comparison(found: Sequence[Comparison], warnings: Sequence[str], out: TextIO) -> None:
-    """Print what speaks against the measurement, the answer, and a table of all sizes."""
+    """Print doubts about the measurement, the answer, and a table of all sizes."""
     console = Console(file=out, width=None if out.isatty() else _WIDTH, highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("keys", "sharded", "one node", "ratio", "95% interval", "ratio of p99"):
@@ -112,7 +112,7 @@ def print_comparison(found: Sequence[Comparison], warnings: Sequence[str], out: 
             f"{one.tail.mean:.2f}",
             one.decision,
         )
-    # What speaks against the figures comes first, as figures are read as facts.
+    # Doubts about the figures come first, as figures are read as facts.
     for text in [*warnings, sentence(found)]:
         console.print(text, markup=False)
     console.print()

@@ -27,7 +27,7 @@ from memlite.loadtest.workload import Keys, Load, Values, Workload
 __all__ = ["WARM_UP", "complete", "missing"]
 
 WARM_UP: Final = 0.25
-"""How long load is not measured before each measurement, in seconds."""
+"""The warm-up before each measurement, in seconds."""
 _TRACE = "trace.csv"
 
 
@@ -37,11 +37,11 @@ def complete(
     display: ProgressDisplay,
     places: Sequence[Place] = (HERE,),
 ) -> list[Run]:
-    """Measure what has not been measured yet; return everything.
+    """Make all missing measurements; return everything.
 
     Args:
         settings: what to measure.
-        folder: where it is kept; it exists.
+        folder: where the measurements are kept; it exists.
         display: shows the progress.
         places: where nodes and the proxy are started, in turn.
 
@@ -83,19 +83,19 @@ def _measure_missing(
     keep: Callable[[Run], None],
     places: Sequence[Place],
 ) -> bool:
-    """Measure what has not been measured yet.
+    """Make the missing measurements.
 
     Args:
         settings: what to measure.
-        runs: what has been measured.
-        folder: for temporary files.
+        runs: the finished measurements.
+        folder: the folder for temporary files.
         trace: the file that the proxy adds to.
         display: shows the progress.
-        keep: is given each measurement when it is over.
+        keep: called with each measurement when it is over.
         places: where nodes and the proxy are started, in turn.
 
     Returns:
-        Whether all was measured; otherwise the user has interrupted it.
+        Whether everything was measured; otherwise the user has interrupted it.
 
     Raises:
         StartError: a server cannot be started, or has died.
@@ -138,7 +138,7 @@ def _order(settings: Settings) -> Iterator[tuple[int, bool, int]]:
 
 
 class _Measuring:
-    """Drives the load: each process has keys of its own, with one prefix sharded and one not."""
+    """Drives the load: each process has its own keys, under a sharded and an unsharded prefix."""
 
     def __init__(
         self, settings: Settings, pool: Pool, target: TracedCluster, display: ProgressDisplay
@@ -148,7 +148,7 @@ class _Measuring:
         self._target = target
         self._display = display
         self._together = prefixes(settings.nodes)
-        # As long, and without a tag: each key is hashed as a whole.
+        # Of the same length, and without a tag: each key is hashed as a whole.
         self._spread = [one.translate({0x7B: "[", 0x7D: "]"}) for one in self._together]
         self._seed = settings.seed
 
@@ -171,7 +171,7 @@ class _Measuring:
         """Measure one size, one way."""
         how = "sharded" if sharded else "from one node"
         self._display.start_step(f"{size} key{'s' if size > 1 else ''}, {how}")
-        # Both ways get the same keys, but for their prefix.
+        # Both ways get the same keys, except for the prefix.
         self._seed = self._settings.seed + 1000 * number + size
         tasks = self._tasks(self._spread if sharded else self._together, size)
         found = measure(self._pool, self._target, tasks, number, self._display)

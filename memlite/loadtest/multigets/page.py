@@ -31,9 +31,9 @@ def write_multigets(
     """Write the page, the figures as PNG, ``multigets.csv`` and ``histograms.csv``.
 
     Args:
-        settings: what was measured.
-        warnings: what speaks against the measurement, in sentences.
-        found: what was found.
+        settings: the settings of the measurements.
+        warnings: reasons to doubt the measurement, in sentences.
+        found: the comparisons.
         folder: the destination directory.
 
     Returns:

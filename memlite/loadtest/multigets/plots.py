@@ -29,7 +29,7 @@ __all__ = ["plots_of"]
 _WAYS = ("sharded", "from one node")
 _KEYS = "Keys of a get"
 _SHOWN = 3
-"""How many sizes have their histograms drawn; ``histograms.csv`` has those of all."""
+"""The number of sizes whose histograms are drawn; ``histograms.csv`` has those of all."""
 _MAX_RATIO = 20.0
 
 
@@ -110,7 +110,7 @@ def _ratio(found: Sequence[Comparison]) -> Plot:
         axes.set_ylabel("Sharded, divided by one node\n(log scale)")
         axes.set_yscale("log")
         least, most = axes.get_ylim()
-        # Of a few repetitions that differ much, intervals span many orders of magnitude.
+        # With a few repetitions that differ widely, intervals span many orders of magnitude.
         axes.set_ylim(max(min(least, 0.8), 1 / _MAX_RATIO), min(max(most, 1.25), _MAX_RATIO))
         axes.yaxis.set_major_locator(LogLocator(10, (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0, 8.0, 9.0)))
         axes.yaxis.set_minor_locator(NullLocator())

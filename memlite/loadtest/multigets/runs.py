@@ -24,19 +24,19 @@ _FORMAT: Final = "memlite-multigets"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is the same in all measurements.
+    """The settings shared by all measurements.
 
     Attributes:
         sizes: numbers of keys.
-        nodes: how many there are; as many processes generate the load.
-        clients: how many there are, over all processes.
-        keys: how many each process uses.
+        nodes: the number of nodes, and of processes that generate the load.
+        clients: the number of clients, over all processes.
+        keys: the number of keys of each process.
         value_size: in bytes.
-        duration: of a measurement, in seconds.
-        repetitions: of each size, sharded and not.
-        seed: of all randomness, of the order as well.
-        backend: of the nodes: ``memory``, ``file`` or ``memcached``.
-        options: further ones of the nodes.
+        duration: the duration of a measurement, in seconds.
+        repetitions: the repetitions of each size, sharded and not.
+        seed: the seed of all randomness, including the order.
+        backend: the nodes' backend: ``memory``, ``file`` or ``memcached``.
+        options: further options of the nodes.
     """
 
     sizes: tuple[int, ...]
@@ -56,9 +56,9 @@ class Run:
     """One measurement.
 
     Attributes:
-        size: keys of a get.
+        size: keys per get.
         sharded: whether its keys are spread over the nodes; otherwise they are all on one.
-        number: of the repetition, from 1.
+        number: the repetition's number, from 1.
         started: unix time.
         seconds: its length.
         requests: gets per second.
@@ -67,8 +67,8 @@ class Run:
         generator_share: CPU utilisation of the busiest process that generated the load.
         other: the share of the machine's processors that other programs used; None if unknown.
         client: response times at the clients, in microseconds.
-        proxy: times from arrival to reply at the proxy, of the requests that it traced; None until
-            they have been read.
+        proxy: times from arrival to reply at the proxy, of the requests it traced; None until they
+            have been read.
     """
 
     size: int
@@ -86,12 +86,12 @@ class Run:
 
     @property
     def key(self) -> tuple[int, bool, int]:
-        """What is measured once."""
+        """The key that identifies a measurement."""
         return self.size, self.sharded, self.number
 
 
 def run_of(size: int, found: Repetition, *, sharded: bool) -> Run:
-    """Return what a measurement has found.
+    """Return the run that a measurement yields.
 
     Raises:
         ConfigError: no request has succeeded.
@@ -116,10 +116,10 @@ def run_of(size: int, found: Repetition, *, sharded: bool) -> Run:
 
 
 def with_proxy(runs: Sequence[Run], trace: Path) -> list[Run]:
-    """Return the runs with the times that a proxy's trace has of them.
+    """Return the runs with their times from a proxy's trace.
 
     Args:
-        runs: some of which may have them already.
+        runs: the runs, some of which may have them already.
         trace: the file.
 
     Raises:
@@ -132,7 +132,7 @@ def with_proxy(runs: Sequence[Run], trace: Path) -> list[Run]:
 
 
 def _times(trace: Path, periods: Sequence[Period]) -> list[Latency]:
-    """Return the times from arrival to reply in periods that are in order and do not overlap."""
+    """Return the times from arrival to reply in ordered periods that do not overlap."""
     histograms = [new_histogram() for _ in periods]
     if not periods:
         return []
@@ -151,7 +151,7 @@ def _times(trace: Path, periods: Sequence[Period]) -> list[Latency]:
 
 
 def save_runs(settings: Settings, runs: Sequence[Run], folder: Path) -> None:
-    """Write what has been measured.
+    """Save the measured runs.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -161,13 +161,13 @@ def save_runs(settings: Settings, runs: Sequence[Run], folder: Path) -> None:
 
 
 def load_runs(settings: Settings, folder: Path) -> list[Run]:
-    """Return what has been measured with these settings.
+    """Load the runs measured with these settings.
 
     Returns:
-        The runs; none if nothing has been measured yet.
+        The runs; empty if nothing has been measured yet.
 
     Raises:
-        ConfigError: the file cannot be read, or is of other settings.
+        ConfigError: the file cannot be read, or was made with other settings.
     """
     path = folder / NAME
     try:

@@ -1,7 +1,7 @@
 """The command line of ``memlite bench``: a module for each command, and for each kind of option.
 
-`parse` is what callers need. What several commands have in common is in ``measurement`` and the
-modules that it names: ``workload``, ``clients``, ``connection``, ``saturation`` and ``output``.
+Callers need only `parse`. Options shared by several commands are in ``measurement`` and the modules
+that it names: ``workload``, ``clients``, ``connection``, ``saturation`` and ``output``.
 """
 
 from memlite.loadtest.options.command_line import command_line

@@ -10,7 +10,7 @@ __all__ = ["add_comparison"]
 
 
 def add_comparison(parser: argparse.ArgumentParser) -> None:
-    """Add what is compared: backends and running servers, and the options of the former."""
+    """Add the options for what to compare: backends with their options, and running servers."""
     add = parser.add_argument
     add(
         "--backends",

@@ -7,7 +7,7 @@ from memlite.loadtest import option_values as values
 
 __all__ = ["add_hosts", "without_access"]
 
-# How other machines are reached: not what is measured.
+# How other machines are reached, which does not affect what is measured.
 _ACCESS: Final = ("--ssh", "--remote-memlite", "--ports")
 
 
@@ -41,7 +41,7 @@ def add_hosts(add: Callable[..., object]) -> None:
 
 
 def without_access(arguments: Sequence[str]) -> list[str]:
-    """Return the options without how other machines are reached, which may change.
+    """Return the options without those for reaching other machines, which may change.
 
     Args:
         arguments: options of ``compare``.

@@ -1,4 +1,4 @@
-"""All options of a measurement, of which most are in modules of their own."""
+"""All options of a measurement, most of which are in separate modules."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""Options about files: what is written, and tables that are read."""
+"""Options about files: output files, and tables to read."""
 
 import argparse
 from pathlib import Path
@@ -49,7 +49,7 @@ def add_prices(parser: argparse.ArgumentParser) -> None:
 
 
 def add_mix_systems(parser: argparse.ArgumentParser) -> None:
-    """Add the option of commands that complete what was measured before."""
+    """Add the option of commands that complete earlier measurements."""
     parser.add_argument(
         "--mix-systems",
         action="store_true",

@@ -11,10 +11,10 @@ NAME = "memlite bench"
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises an error for a wrong command line, in place of leaving the program."""
+    """Raises an error for an invalid command line, instead of exiting the program."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong.
+        """Report an invalid command line.
 
         Raises:
             ConfigError: always.
@@ -23,7 +23,7 @@ class Parser(argparse.ArgumentParser):
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
-"""What commands are added to."""
+"""The object to which commands are added."""
 
 
 def add_command(commands: Commands, name: str, help_text: str) -> argparse.ArgumentParser:

@@ -34,7 +34,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace | None:
     try:
         options, others = parser.parse_known_args(arguments)
         if options.command == "factorial":
-            parser.parse_args(["compare", *others])  # raises an error if that has no such options
+            parser.parse_args(["compare", *others])  # raises an error for unknown options
             options.others = others
             if not options.factor:
                 parser.error("factorial: --factor OPTION=VALUE,VALUE is required")
@@ -45,7 +45,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace | None:
     except SystemExit:
         return None
     if options.command in ("compare", "run") and options.clients is None:
-        # A search for the knee goes up from a single client, unless it is the rate that goes up.
+        # A search for the knee starts from a single client, unless it increases the rate.
         one = options.find_knee and not options.rate
         options.clients = values.numbers("1" if one else options.usual_clients)
     if options.command == "compare":
@@ -55,7 +55,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace | None:
 
 @functools.cache
 def _parser() -> argparse.ArgumentParser:
-    """Return the parser, which takes as long to build as to read a file of results."""
+    """Return the parser; building it takes as long as reading a file of results."""
     return command_line()
 
 

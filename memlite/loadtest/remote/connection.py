@@ -17,16 +17,16 @@ from memlite.loadtest.remote.launcher import PATIENCE
 
 __all__ = ["Connection"]
 
-_BEATS: Final = 6  # signs of life in the time after which silence means that we are gone
+_BEATS: Final = 6  # signs of life within the time of silence after which we are presumed dead
 _ANSWER_SECONDS: Final = 90.0  # more than a server may take to start, or to stop
 _END_SECONDS: Final = 40.0
-_NOT_FOUND: Final = 127  # of a shell: there is no such program
+_NOT_FOUND: Final = 127  # a shell's exit code: there is no such program
 
 
 class Connection:
     """A launcher on another machine, and the program that connects it.
 
-    Several threads may ask; the launcher does one thing after the other.
+    Several threads may send requests; the launcher handles them one at a time.
 
     Args:
         host: the machine, for messages.
@@ -61,7 +61,7 @@ class Connection:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
-                # Out of reach of Ctrl-C: it must outlive the measurement.
+                # Shielded from Ctrl-C: it must outlive the measurement.
                 start_new_session=True,
             )
         except OSError as error:
@@ -71,7 +71,7 @@ class Connection:
         self._beating.start()
 
     def greeting(self) -> Mapping[str, Any]:
-        """Return what the launcher says first.
+        """Return the launcher's greeting.
 
         Raises:
             StartError: the machine cannot be reached, or has no memlite with a launcher.
@@ -82,7 +82,7 @@ class Connection:
         return found
 
     def ask(self, request: str, of: object = None) -> Any:
-        """Send a request and return what the reply has.
+        """Send a request and return the content of the reply.
 
         Raises:
             StartError: the launcher refuses, does not answer, or cannot be reached any more.
@@ -100,13 +100,13 @@ class Connection:
             self._send(json.dumps(message).encode() + b"\n")
         except OSError:
             raise self._lost() from None
-        # What came for a request that the user has interrupted is not for this one.
+        # Discard replies to a request that the user has interrupted.
         while (found := self._receive()).get("id") != self._number:
             pass
         return found
 
     def close(self) -> None:
-        """End everything there, and wait for that."""
+        """End all processes there, and wait for them to end."""
         self._closing.set()
         self._beating.join()
         assert self._process.stdin is not None  # noqa: S101 - for the type checker
@@ -153,7 +153,7 @@ class Connection:
         return found
 
     def _lost(self) -> StartError:
-        """Return the error when the program has ended, with what it has written last."""
+        """Return the error for a program that has ended, with its last output."""
         try:
             code = self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:

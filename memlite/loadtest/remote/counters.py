@@ -1,4 +1,4 @@
-"""What processes and a machine have used so far, as Linux tells without further packages."""
+"""Resource usage of processes and of the machine, read from Linux without further packages."""
 
 import os
 import re
@@ -14,26 +14,26 @@ def machine_times() -> tuple[float, float, float]:
     """Return the processor time of this machine so far, in seconds over all cores.
 
     Returns:
-        That of all kinds, what programs used, and what the hypervisor took.
+        The total time, the time used by programs, and the time stolen by the hypervisor.
 
     Raises:
-        OSError: the system does not tell.
+        OSError: the system does not provide it.
     """
     line, *_ = (_PROC / "stat").read_text(encoding="ascii").splitlines()
     user, nice, system, *others = _seconds(line.split()[1:])
-    # Linux counts the time of guests, in the ninth and tenth field, in user and nice too.
+    # Linux also counts the time of guests, the ninth and tenth field, in user and nice.
     return user + nice + system + sum(others[:5]), user + nice + system, others[4]
 
 
 def process_counters(pid: int) -> tuple[float, int, dict[int, float]] | None:
-    """Return what a process has used so far; None if it has ended.
+    """Return the resources used by a process so far; None if it has ended.
 
     Returns:
         Its processor time in seconds, its memory in bytes, and the processor time of each thread.
     """
     folder = _PROC / str(pid)
     try:
-        if _fields(folder)[0] == "Z":  # it has ended, and nobody has asked how
+        if _fields(folder)[0] == "Z":  # it has ended, and no process has waited for it
             return None
         pages = int((folder / "statm").read_text(encoding="ascii").split()[1])
         threads = {
@@ -45,7 +45,7 @@ def process_counters(pid: int) -> tuple[float, int, dict[int, float]] | None:
 
 
 def mounts() -> list[tuple[str, str]]:
-    """Return where file systems are mounted, and their types; empty if Linux does not tell."""
+    """Return the mount points and types of file systems; empty if Linux does not provide them."""
     try:
         lines = (_PROC / "self" / "mounts").read_bytes().splitlines()
     except OSError:
@@ -54,7 +54,7 @@ def mounts() -> list[tuple[str, str]]:
 
 
 def _unescaped(point: bytes) -> str:
-    """Return the path that Linux writes with octal numbers in place of spaces."""
+    """Decode a path in which Linux writes octal numbers in place of spaces."""
     return os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), point))
 
 

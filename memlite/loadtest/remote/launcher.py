@@ -26,13 +26,13 @@ from memlite.testing.process import ServerProcess
 __all__ = ["PATIENCE", "serve"]
 
 PATIENCE: Final = 30.0
-"""Seconds of silence after which the load tester is taken to be gone."""
+"""Seconds of silence after which the load tester is presumed dead."""
 _PIECE: Final = 1 << 20  # bytes of a file in a reply
 _INPUT: Final = 0
 
 
 def serve() -> int:
-    """Answer requests until the input ends, or nothing comes for too long.
+    """Answer requests until the input ends, or is silent for too long.
 
     Returns:
         The exit code, 0.
@@ -40,7 +40,7 @@ def serve() -> int:
     signals.unblock()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _leave)
-    # What anything prints must not get between the replies.
+    # Keep other output from getting between the replies.
     replies = os.dup(1)
     os.dup2(2, 1)
     with contextlib.ExitStack() as stack, contextlib.suppress(BrokenPipeError):
@@ -53,7 +53,7 @@ def serve() -> int:
 
 
 def _leave(number: int, _: object) -> None:
-    # Once: a second signal must not interrupt the end of what was started.
+    # Only once: a second signal must not interrupt the shutdown of the processes.
     for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(one, signal.SIG_IGN)
     sys.exit(128 + number)
@@ -77,10 +77,10 @@ def _lines(launcher: "_Launcher") -> Iterator[bytes]:
 
 
 class _Launcher:
-    """What was started, and how requests are answered.
+    """Keeps the started processes, and answers requests.
 
     Attributes:
-        patience: seconds of silence after which it ends.
+        patience: seconds of silence after which the launcher ends.
     """
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
@@ -101,8 +101,8 @@ class _Launcher:
 
     @staticmethod
     def greeting() -> dict[str, Any]:
-        """Return what the load tester should know first."""
-        # Of ssh: the client's address and port, and those here.
+        """Return the greeting for the load tester."""
+        # Set by ssh: the client's address and port, and the local ones.
         _, _, address, *_ = [*os.environ.get("SSH_CONNECTION", "").split(" "), "", "", ""]
         return {
             "memlite": __version__,
@@ -121,7 +121,7 @@ class _Launcher:
             return {"error": error.strerror or str(error)}
 
     def _begin(self, of: Mapping[str, Any]) -> float:
-        """Take the settings; return the time here, to compare clocks."""
+        """Apply the settings; return the local time, to compare clocks."""
         self.patience, self._host = of["patience"], of["host"]
         self._ports = range(of["ports"][0], of["ports"][1] + 1) if of["ports"] else None
         return time.time()
@@ -143,7 +143,7 @@ class _Launcher:
         """Return a port to listen on; 0 for any.
 
         Raises:
-            StartError: all that are allowed are taken.
+            StartError: all allowed ports are taken.
         """
         if self._ports is None:
             return 0
@@ -155,7 +155,7 @@ class _Launcher:
         raise StartError(f"--ports: all from {self._ports[0]} to {self._ports[-1]} are taken")
 
     def _check(self, pid: int) -> None:
-        """Check that a process runs.
+        """Check that a process is running.
 
         Raises:
             StartError: it has exited.

@@ -24,7 +24,7 @@ from memlite.loadtest.usage import Counted, Counters, MachineTimes, RemoteProces
 
 __all__ = ["Access", "RemoteMachine", "reached"]
 
-# What ssh is told unless the user's own command says otherwise: the first value of each counts.
+# Options for ssh unless the user's own command overrides them: the first value of each counts.
 _OPTIONS: Final = (
     "-T", "-oBatchMode=yes", "-oConnectTimeout=10", "-oServerAliveInterval=10",
     "-oServerAliveCountMax=3",
@@ -50,10 +50,10 @@ class Access:
     """How other machines are reached.
 
     Attributes:
-        ssh: the command that runs a program on one, with its options.
-        memlite: the command that is memlite there.
+        ssh: the command, with its options, that runs a program on another machine.
+        memlite: the command that runs memlite there.
         ports: the first and the last port to listen on; None for any.
-        patience: seconds without a sign of life after which everything there ends.
+        patience: seconds without a sign of life after which all processes there end.
     """
 
     ssh: tuple[str, ...] = ("ssh",)
@@ -71,7 +71,7 @@ class RemoteMachine:
     """A machine that servers and proxies are started on through ssh; a `Place`.
 
     Args:
-        host: as ssh takes it: a name or an address, after a user and @ if need be.
+        host: the host as ssh takes it: a name or an address, preceded by a user and @ if necessary.
         access: how it is reached.
     """
 
@@ -105,17 +105,17 @@ class RemoteMachine:
                 self._leave()
 
     def connect(self) -> None:
-        """Begin to connect, unless that was done; entering the context waits for it.
+        """Begin to connect, unless already begun; entering the context waits for the connection.
 
         Raises:
-            StartError: there is no such program as ssh.
+            StartError: there is no ssh program.
         """
         if not self._connecting:
             self._connection.open()
             self._connecting = True
 
     def disconnect(self) -> None:
-        """End a connection that nobody has entered, if there is one."""
+        """End a connection whose context was never entered, if there is one."""
         if self._connecting and not self._users:
             self._leave()
 
@@ -138,7 +138,8 @@ class RemoteMachine:
             )
         machine = found["machine"]
         self._placed = Placed(self.host, int(machine["cores"]), str(machine["cpu"]))
-        # That of the connection: by it, ssh got there. A name may mean another address there.
+        # The connection's address, at which ssh reached the machine. A name may resolve differently
+        # there.
         self._address = found["address"] or self.host.rpartition("@")[2]
         self._ahead = self._compare_clocks()
 
@@ -155,7 +156,7 @@ class RemoteMachine:
             there = self._connection.ask("begin", settings)
             after = time.time()
             found.append((after - before, there - (before + after) / 2))
-        return min(found)[1]  # that of the shortest way
+        return min(found)[1]  # that of the shortest round trip
 
     @property
     def placed(self) -> Placed | None:
@@ -164,11 +165,11 @@ class RemoteMachine:
 
     @contextlib.contextmanager
     def start(self, launch: Launch, folder: Path) -> Iterator[Started]:
-        """Run a server or a proxy there; its trace is fetched in the end.
+        """Run a server or a proxy there; fetch its trace at the end.
 
         Args:
-            launch: what to start; its trace is a file of this machine.
-            folder: not used: its files are where ssh puts us.
+            launch: what to start; its trace is a file on this machine.
+            folder: not used: the process's files are in the directory that ssh starts in.
 
         Raises:
             StartError: it does not start.
@@ -179,7 +180,7 @@ class RemoteMachine:
         try:
             yield _StartedThere(self._connection, address, RemoteProcess(self, pid), found["disk"])
         except BaseException:
-            with contextlib.suppress(StartError):  # what went wrong before says more
+            with contextlib.suppress(StartError):  # the earlier error says more
                 self._finish(pid, launch.trace)
             raise
         self._finish(pid, launch.trace)
@@ -192,7 +193,7 @@ class RemoteMachine:
             self._connection.ask("end", pid)
 
     def _fetch_trace(self, pid: int, to: Path) -> None:
-        """Add the trace of a proxy to a file here, with times of the clock here."""
+        """Append a proxy's trace to a local file, with times by the local clock."""
         content = b""
         while piece := self._connection.ask(
             "read", {"pid": pid, "file": _TRACE, "offset": len(content)}
@@ -204,7 +205,7 @@ class RemoteMachine:
             raise StartError(f"bench: {to}: {error.strerror}") from None
 
     def counters(self, pids: Sequence[int]) -> tuple[MachineTimes, Mapping[int, Counters]]:
-        """Return what the machine and some processes have used so far.
+        """Return the resources used by the machine and some processes so far.
 
         Raises:
             StartError: it does not answer.
@@ -224,7 +225,7 @@ def reached(machines: Sequence[RemoteMachine]) -> Iterator[None]:
     """Keep connections to all machines while the context lasts; they connect at the same time.
 
     Raises:
-        StartError: one cannot be reached, or has no memlite of this version.
+        StartError: a machine cannot be reached, or does not have this version of memlite.
     """
     with contextlib.ExitStack() as stack:
         try:

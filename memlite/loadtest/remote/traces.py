@@ -11,10 +11,10 @@ _TIMES: Final = frozenset(("arrival", "enqueued", "dequeued", "sent", "received"
 
 
 def add_trace(text: str, to: Path, ahead: float) -> None:
-    """Add a trace to a file of this machine, which gets a header if it is new.
+    """Append a trace to a file on this machine; a new file gets a header.
 
     Args:
-        text: the trace, with its header; a line that is not complete is left out.
+        text: the trace, with its header; an incomplete line is omitted.
         to: the file.
         ahead: by how many seconds the clock of the proxy is ahead of the one here.
 

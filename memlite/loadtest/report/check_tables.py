@@ -35,7 +35,7 @@ def check_rows(results: Results) -> list[dict[str, str]]:
     """Return a row for each point that was checked.
 
     Args:
-        results: those of one run, or of several combined.
+        results: the results of one run, or of several combined.
     """
     return [_check_row(point) for point in results.points if point.checks is not None]
 
@@ -153,7 +153,7 @@ def sweep_rows(results: Results) -> list[dict[str, str]]:
     """Return a row for each sweep over numbers of clients.
 
     Args:
-        results: those of one run, or of several combined.
+        results: the results of one run, or of several combined.
     """
     return [_sweep_row(one) for one in sweeps(results)]
 

@@ -1,4 +1,4 @@
-"""The plots about clusters: what more nodes bring, and where processor time goes."""
+"""The plots about clusters: the gain from more nodes, and where processor time goes."""
 
 from collections.abc import Sequence
 

@@ -27,7 +27,7 @@ def write(
     Args:
         design: the experiment.
         measured: all its runs.
-        analyses: those of the responses, the most important first.
+        analyses: the analyses of the responses, the most important first.
         folder: the destination directory.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The plots of a factorial experiment: what matters, and what each factor does."""
+"""The plots of a factorial experiment: which factors matter, and the effect of each."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,11 +25,11 @@ from memlite.loadtest.units import duration, short
 __all__ = ["interactions", "main_effects", "variation"]
 
 _MAX_PAIRS = 4
-_LABELLED = 0.07  # a part of a bar at least so long has its share written above it
+_LABELLED = 0.07  # parts of a bar at least this long are labelled with their share
 
 
 def variation(design: Design, analyses: Sequence[Analysis]) -> Plot:
-    """Return the plot of what explains the variation of each response."""
+    """Return the plot of the shares that explain the variation of each response."""
     title = "What explains the variation between runs"
 
     def draw(theme: Theme) -> Figure:

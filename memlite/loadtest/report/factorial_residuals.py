@@ -1,4 +1,4 @@
-"""The plots that tell whether a model of a factorial experiment fits: its residuals."""
+"""The plots of residuals, which show whether a model of a factorial experiment fits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ __all__ = ["residuals"]
 
 @dataclass(frozen=True, slots=True)
 class _Residuals:
-    """Residuals of a model in the order of the runs, and what the model predicted for each."""
+    """Residuals of a model in the order of the runs, and the model's predictions."""
 
     values: tuple[float, ...]
     predicted: tuple[float, ...]

@@ -20,7 +20,7 @@ _MAX_SIGNED = 5  # factors: 32 rows and 32 columns
 
 
 def changes(design: Design, analysis: Analysis) -> list[dict[str, str]]:
-    """Return what each factor does, a row for each change."""
+    """Return the effect of each factor, a row for each change."""
     names = ("factor", "change", "interval", "variation", "chance")
     found = (dict(zip(names, row, strict=True)) for row in change_rows(design, analysis))
     return [{name: text or "–" for name, text in row.items()} for row in found]
@@ -55,7 +55,7 @@ def _statistic(value: float) -> str:
 
 
 def sign_table(design: Design, result: FactorialResult) -> tuple[list[str], list[list[str]]] | None:
-    """Return the sign table of a 2^k·r design: its head and its rows; None for other designs.
+    """Return the sign table of a 2^k·r design: its header and its rows; None for other designs.
 
     Factors are called A, B, C, … in it, as in the book.
 
@@ -87,7 +87,7 @@ def _number(value: float) -> str:
 def combinations(
     design: Design, measured: Sequence[Measured], analyses: Sequence[Analysis]
 ) -> list[dict[str, object]]:
-    """Return what was measured with each combination of levels."""
+    """Return the measurements with each combination of levels."""
     by_levels: dict[Levels, list[Measured]] = {levels: [] for levels in design.combinations}
     for one in measured:
         by_levels[one.run.levels].append(one)

@@ -1,4 +1,4 @@
-"""Ctrl-C in libraries that take it for an error of their own."""
+"""Handles Ctrl-C in libraries that turn it into an error of their own."""
 
 import contextlib
 import signal
@@ -13,7 +13,7 @@ __all__ = ["interruptible"]
 def interruptible() -> Iterator[None]:
     """Raise KeyboardInterrupt if the block fails after Ctrl-C, whatever it raises.
 
-    matplotlib's modules in C++ make a TypeError of one that arrives while they convert arguments.
+    matplotlib's C++ modules turn a Ctrl-C during argument conversion into a TypeError.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):

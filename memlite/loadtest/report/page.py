@@ -1,4 +1,4 @@
-"""What all pages have in common: their style, and figures that follow the colour scheme."""
+"""The common parts of all pages: their style, and figures that follow the colour scheme."""
 
 import base64
 import hashlib
@@ -67,8 +67,8 @@ def render(template: str, **values: Any) -> str:
     """Return a page.
 
     Args:
-        template: the file's name, in this package.
-        **values: what the template uses, besides its style and the version.
+        template: the name of the file in this package.
+        **values: the values that the template uses, besides its style and the version.
     """
     environment = Environment(
         autoescape=True,
@@ -111,7 +111,7 @@ def date(unix_time: float) -> str:
 
 
 def run_facts(name: str, run: Results) -> dict[str, Any]:
-    """Return how a run was made, for its tables.
+    """Return the facts of a run's measurement, for its tables.
 
     Args:
         name: the run's.

@@ -60,12 +60,12 @@ def draw_line(
     Points at which the generator was the bottleneck have hollow markers.
 
     Args:
-        axes: where.
-        style: that of the line.
-        x_values: where each value belongs.
-        values: what to draw.
-        points: what each value is of.
-        unit: formats a value, for readers who point at its marker.
+        axes: the axes to draw on.
+        style: the line's style.
+        x_values: the horizontal position of each value.
+        values: the values to draw.
+        points: the point that each value belongs to.
+        unit: formats a value, for the tooltip of its marker.
 
     Returns:
         The values drawn, for scaling the axis.
@@ -191,6 +191,6 @@ def percentile_axis(axes: Axes, rarest: float) -> None:
 
 
 def share_text(one_in: float) -> str:
-    """Return the share of responses that are not slower than one in so many, as text."""
+    """Return the share of responses no slower than the slowest one in `one_in`, as text."""
     # More than three significant digits: 99.99% must not become 100%.
     return f"{round(100 * (1 - 1 / one_in), 6):.10g}%"

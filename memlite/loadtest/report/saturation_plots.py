@@ -129,7 +129,7 @@ def _knee_is_known(sweep: Sweep) -> bool:
 
 
 def _peak(sweep: Sweep) -> float | None:
-    """Return the predicted peak if the data bears it and it is among the loads."""
+    """Return the predicted peak if the data supports it and it is within the range of loads."""
     law = sweep.law
     if law is None or not sweep.believes_law or law.peak_clients > sweep.points[-1].clients:
         return None

@@ -253,12 +253,12 @@ def value_axis(
 
 
 def label(artist: Artist, series: str, tip: str = "") -> None:
-    """Say what an artist shows, for the page: there, readers can hide a series, or ask for values.
+    """Label an artist for the page, where readers can hide a series, or ask for values.
 
     Args:
-        artist: what is drawn.
+        artist: the drawn object.
         series: the name of the series that it belongs to.
-        tip: what is said of it when it is pointed at; empty for nothing.
+        tip: its tooltip; empty for none.
     """
     artist.set_gid(f"data-{_coded(series)}-{_coded(tip)}")
 
@@ -266,14 +266,14 @@ def label(artist: Artist, series: str, tip: str = "") -> None:
 def tell(
     axes: Axes, series: str, xs: Sequence[float], ys: Sequence[float], tips: Sequence[str]
 ) -> None:
-    """Let readers of the page point at places of a drawing; nothing is drawn.
+    """Add tooltips at places of a drawing, for the page; nothing is drawn.
 
     Args:
-        axes: where.
+        axes: the axes.
         series: the name of the series.
-        xs: the places.
-        ys: likewise.
-        tips: what is said of each.
+        xs: the horizontal positions.
+        ys: the vertical positions.
+        tips: the tooltip of each.
     """
     for x, y, tip in zip(xs, ys, tips, strict=True):
         colour = axes.get_facecolor()
@@ -288,7 +288,7 @@ def _coded(text: str) -> str:
 
 
 def _data_attributes(found: re.Match[str]) -> str:
-    """Return the start of a group with what `label` has put into its identifier."""
+    """Return the start of a group with the data that `label` has put into its identifier."""
     series, tip = (
         html.escape(base64.b32hexdecode(code + "=" * (-len(code) % 8)).decode())
         for code in found.groups()
@@ -309,11 +309,11 @@ def png(figure: Figure) -> bytes:
 def place_as(figure: Figure, other: Figure) -> None:
     """Place the axes and the title of a figure where those of another one are.
 
-    To compute their places takes as long as to draw.
+    Computing their places takes as long as drawing.
 
     Args:
-        figure: it differs from the other in its theme alone, and has not been rendered.
-        other: it has been rendered.
+        figure: differs from the other only in its theme, and has not been rendered.
+        other: has been rendered.
     """
     figure.set_layout_engine("none")
     for mine, theirs in zip(figure.axes, other.axes, strict=True):
@@ -323,7 +323,7 @@ def place_as(figure: Figure, other: Figure) -> None:
 
 
 def _lay_out(figure: Figure) -> None:
-    """Place the axes, unless that has been done.
+    """Place the axes, unless already done.
 
     Matplotlib's `print_figure` does it for each image, and draws twice each time.
     """
@@ -348,7 +348,7 @@ def svg(figure: Figure, prefix: str) -> str:
         FigureCanvasAgg(figure)  # measures text faster than the other
         _lay_out(figure)
         FigureCanvasSVG(figure).print_svg(stream, metadata=no_metadata)  # type: ignore[no-untyped-call]
-        figure.dpi = _DPI  # which has been set to that of SVG
+        figure.dpi = _DPI  # it was set to that of SVG
     text = stream.getvalue().decode()
     text = text[text.index("<svg") :]
     text = re.sub(r'<g id="data-([0-9A-V]*)-([0-9A-V]*)">', _data_attributes, text)

@@ -1,4 +1,4 @@
-"""Tables of a page, which readers can take along as CSV or LaTeX."""
+"""Tables of a page, which readers can download as CSV or LaTeX."""
 
 import csv
 import io
@@ -45,7 +45,7 @@ class Column:
 
     Attributes:
         heading: its heading, with the unit of its numbers if they are not labelled.
-        text: whether it has text, and not numbers.
+        text: whether it contains text, and not numbers.
     """
 
     heading: str
@@ -74,7 +74,7 @@ class Table:
     def csv(self) -> str:
         """The table as CSV (RFC 4180, with lines that end in a newline alone).
 
-        Each number has a cell of its own, as in `values`; unknown ones are empty.
+        Each number has its own cell, as in `values`; unknown numbers are empty.
         """
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
@@ -85,7 +85,7 @@ class Table:
     def values(self) -> list[list[Value]]:
         """The headings and the rows for programs: one number in a cell, units in the headings.
 
-        If the rows have different units, they are in a column of their own.
+        If the rows have different units, these are in a separate column.
         """
         columns = [_column(cells) for cells in zip(*self.rows, strict=True)]
         by_row = any(len(units) > 1 for column in columns for units in column.values())
@@ -130,12 +130,12 @@ def as_table(
     columns: Sequence[tuple[str, str, str]],
     rows: Sequence[Mapping[str, object]],
 ) -> Table:
-    """Return what a page shows in another form as a table, for readers to take along.
+    """Return content that a page shows in another form as a table, for download.
 
     Args:
         title: its title, unique on the page.
-        columns: the heading of each, the member of a row that it shows, and CSS classes, of which
-            ``n`` is for numbers.
+        columns: the heading of each, the member of a row that it shows, and CSS classes; ``n`` is
+            for numbers.
         rows: the rows.
     """
     return Table(
@@ -151,7 +151,7 @@ def _text(cell: object) -> str:
 
 
 def _column(cells: Sequence[str]) -> dict[str, set[str]]:
-    """Return the numbers that a column has, and the units of each; for text alone, one without."""
+    """Return the numbers in a column, and the units of each; for text only, one without a unit."""
     found: dict[str, set[str]] = {}
     for cell in cells:
         if isinstance(cell, Cell):
@@ -168,7 +168,7 @@ def _heading(heading: str, of: str, units: set[str], by_row: bool) -> str:
 
 
 def _values(cell: str, column: Mapping[str, set[str]], *, text: bool) -> list[Value]:
-    """Return the numbers of a cell, one for each that its column has, or its words."""
+    """Return the numbers of a cell, one for each number in its column, or its words."""
     if text and not isinstance(cell, Cell):
         return [str(cell), *[None] * (len(column) - 1)]
     if isinstance(cell, Cell):

@@ -30,7 +30,7 @@ class _Series:
     Attributes:
         times: the middle of each interval, in seconds.
         throughput: operations per second.
-        p50: median response times, in microseconds; not a number where nothing was completed.
+        p50: median response times, in microseconds; NaN where no request was completed.
         p99: 99th percentiles, likewise.
     """
 
@@ -100,7 +100,7 @@ def _draw_point(point: Point, style: TargetStyle, theme: Theme, left: Axes, righ
     for begin, end in _transients(point):
         for axes in (left, right):
             axes.axvspan(begin, end, color=theme.muted, alpha=0.15, linewidth=0)
-    # From 0 even where some intervals have hardly any.
+    # The axis starts at 0 even if some intervals have hardly any throughput.
     value_axis(left, [max(rates)], "Operations per second", short)
     value_axis(right, times, "Response time", duration)
     left.set_title(style.name, parse_math=False)
@@ -136,7 +136,7 @@ def _series(one: Repetition) -> _Series:
 
 
 def _by_second(one: Repetition) -> _Series:
-    """Return the series of a file of an earlier version, without an incomplete last second."""
+    """Return the series from a file of an earlier version, without an incomplete last second."""
     complete = [each for each in one.series if each.second + 1 <= one.seconds + 0.01]
     return _Series(
         [each.second + 0.5 for each in complete],

@@ -50,18 +50,18 @@ _EXPERIMENT: Final = "experiment"
 
 
 def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: TextIO) -> int:
-    """Measure, or go on measuring, and write the report.
+    """Measure, or resume measuring, and write the report.
 
     Args:
-        options: how much is measured, and where it goes.
+        options: how much to measure, and where to save it.
         others: options of ``compare`` for all runs.
-        out: gets the answer.
+        out: receives the answer.
 
     Returns:
         The exit code: 0, 1 if requests have failed, or 130 if the user has interrupted it.
 
     Raises:
-        ConfigError: an option is invalid, or the folder has something else.
+        ConfigError: an option is invalid, or the folder has other contents.
         StartError: a run cannot begin, or has failed.
     """
     wanted = _study(options, others)
@@ -88,7 +88,7 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
         sys.stderr.write(f"memlite: bench: {said}\n")
         return _INTERRUPTED
     except StartError as error:
-        # A run of the experiment says how to go on with that alone.
+        # The run's message says how to resume only the experiment.
         problem = str(error).removesuffix(f"; {goes_on(folder / _EXPERIMENT)}")
         raise StartError(f"{problem}; {goes_on(folder)}") from None
     sentences = [*doubts(measured), *answer(measured)]
@@ -98,7 +98,7 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
 
 
 def exit_code(measured: Measured) -> int:
-    """Return the exit code of a complete study: 1 if requests have failed, which is said, or 0."""
+    """Return the exit code of a complete study: 0, or 1, with a message, if requests failed."""
     if measured.failed or any(run.errors for run in measured.gets):
         sys.stderr.write("memlite: bench: requests have failed; the results say how\n")
         return _ERRORS

@@ -1,4 +1,4 @@
-"""The options of ``compare`` that are for all runs of a study."""
+"""The options of ``compare`` that apply to all runs of a study."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ __all__ = ["parse_common"]
 _SET_BY_THE_STUDY: Final = frozenset(
     ("backends", "cluster", "in-flight", "mix", "paths", "proxies", "proxy-option", "workload")
 )
-# What its models, or its gets of several keys, do not know, and what is for servers that run.
+# Options unknown to its models or its multi-gets, and options for servers already running.
 _OF_NO_USE: Final = frozenset(
     (
         "arrivals", "client", "dialect", "find-knee", "machines", "most", "multiget", "no-report",
@@ -23,10 +23,10 @@ _OF_NO_USE: Final = frozenset(
 
 
 def parse_common(backend: str, others: Sequence[str]) -> argparse.Namespace:
-    """Parse the options, and refuse those that a study sets itself or has no use for.
+    """Parse the options, and refuse those that a study sets itself or cannot use.
 
     Args:
-        backend: of the nodes.
+        backend: the backend of the nodes.
         others: the options.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a study measures: sweeps over numbers of clients, and a factorial experiment."""
+"""The measurements of a study: sweeps over numbers of clients, and a factorial experiment."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,14 +21,14 @@ class Scale:
 
     Attributes:
         clients: the numbers of clients of a sweep.
-        in_flight: the limits of the proxies before one node, two of which are the experiment's.
-        of_writes: the limits of the proxies of writes to the whole system.
+        in_flight: the limits of the proxies in front of one node; the experiment uses two of them.
+        of_writes: the limits of the proxies for writes to the whole system.
         keys_per_get: the sizes of multi-gets.
-        duration: of a repetition, in seconds.
-        warm_up: before it, likewise.
-        repetitions: of each measurement but those of the experiment.
+        duration: the duration of a repetition, in seconds.
+        warm_up: the warm-up before it, likewise.
+        repetitions: the repetitions of each measurement except those of the experiment.
         of_experiment: the repetitions of the experiment.
-        keys: how many there are.
+        keys: the number of keys.
     """
 
     clients: tuple[int, ...]
@@ -63,11 +63,11 @@ class Sweep:
     """A run of ``compare`` over numbers of clients.
 
     Attributes:
-        name: that of its folder.
+        name: the name of its folder.
         section: the section of the report that it is for.
         workload: the workload's name.
         in_flight: the limit of the proxies; 0 for none.
-        options: those of ``compare`` that only this sweep has.
+        options: the options of ``compare`` specific to this sweep.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """All that a study measures.
+    """The measurements of a study.
 
     Attributes:
         scale: how much.
@@ -87,7 +87,7 @@ class Study:
         factors: the factors of the experiment, as options.
         common: options of ``compare`` that are the same in all runs.
         multigets: the gets of several keys.
-        seed: of the order in which the experiment and the multi-gets are measured.
+        seed: the seed of the order in which the experiment and the multi-gets are measured.
     """
 
     scale: Scale
@@ -109,9 +109,9 @@ class Study:
 
     @property
     def commands(self) -> list[list[str]]:
-        """The command lines that measure the same, each of which can be run alone.
+        """The command lines that make the same measurements; each can be run alone.
 
-        Gets of several keys are among them if their nodes are as that command starts them.
+        Multi-gets are included if their nodes are configured as that command starts them.
         """
         factors = [f"--factor={one}" for one in self.factors]
         scale = self.scale
@@ -149,13 +149,13 @@ class Study:
 
 
 def study(scale: Scale, backend: str, others: Sequence[str], seed: int) -> Study:
-    """Return what a study measures.
+    """Return the measurements of a study.
 
     Args:
         scale: how much.
-        backend: of the nodes.
+        backend: the backend of the nodes.
         others: options of ``compare`` for all its runs.
-        seed: of the order in which the experiment and the multi-gets are measured.
+        seed: the seed of the order in which the experiment and the multi-gets are measured.
 
     Raises:
         ConfigError: the scale leaves nothing to compare, or an option is not for a study.

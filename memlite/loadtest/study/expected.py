@@ -1,4 +1,4 @@
-"""How long a study takes, told before it is measured."""
+"""Estimates how long a study takes before it is measured."""
 
 import time
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from memlite.loadtest.targets import LaunchedServer, LaunchSettings
 
 __all__ = ["expected_seconds", "start_seconds"]
 
-# What takes processor time is counted in starts of a server, so that it fits the machine. These
-# are from profiles of quick studies.
-_MEASUREMENT: Final = 0.2  # what connecting and reading counters takes, besides the load
+# Steps that take processor time are counted in server starts, to scale with the machine. The
+# figures are from profiles of quick studies.
+_MEASUREMENT: Final = 0.2  # connecting and reading counters, besides the load
 _CLUSTER: Final = 3.5  # to start some nodes and proxies, and to stop them
 _THOUSAND_KEYS: Final = 0.5  # to store them
 _REPORT: Final = 75.0  # models and figures
@@ -24,7 +24,7 @@ def start_seconds(folder: Path) -> float:
     """Return how long a server takes to start, on this machine and now.
 
     Args:
-        folder: for its temporary files.
+        folder: the folder for its temporary files.
 
     Raises:
         StartError: it does not start.
@@ -40,10 +40,10 @@ def expected_seconds(
     """Return how long the rest of a study takes, in seconds.
 
     Args:
-        sweeps: those of the study.
-        missing: how many measurements of each sweep have not been made.
-        runs: how many runs of the experiment have not been measured.
-        multigets: how many measurements of gets of several keys have not been made.
+        sweeps: the sweeps of the study.
+        missing: the number of missing measurements of each sweep.
+        runs: the number of missing runs of the experiment.
+        multigets: the number of missing multi-get measurements.
         start: how long a server takes to start, in seconds.
     """
     study = sweeps.study

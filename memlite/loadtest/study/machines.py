@@ -1,4 +1,4 @@
-"""On which machine each process of a study ran."""
+"""The machine on which each process of a study ran."""
 
 from collections.abc import Iterator, Mapping
 
@@ -30,7 +30,7 @@ def names_of(placed: Mapping[str, Mapping[str, Placed]]) -> list[str]:
 
 
 def table_of_machines(placed: Mapping[str, Mapping[str, Placed]]) -> Table:
-    """Return the table that has the processes of each target on each machine."""
+    """Return the table of the processes of each target on each machine."""
     known = {one.machine: one for of_target in placed.values() for one in of_target.values()}
     names = names_of(placed)
     return Table(

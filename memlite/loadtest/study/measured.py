@@ -25,7 +25,7 @@ __all__ = ["Measured", "answer", "doubts"]
 
 _WORDS = {"read-only": "reads", "write-only": "writes", "mixed": "reads and writes (10 to 1)"}
 _CANNOT_BE_TOLD: Final = "the difference cannot be told from chance"
-# The half-width of an interval, as a share of the mean, that is worth a warning.
+# The half-width of an interval, as a share of the mean, above which a warning is due.
 _MAX_SPREAD: Final = 0.25
 
 
@@ -34,15 +34,15 @@ class Measured:
     """A study that is complete.
 
     Attributes:
-        study: what was measured.
+        study: the study.
         sweeps: the results of each sweep.
-        design: that of the experiment.
+        design: the design of the experiment.
         runs: its runs.
         analyses: the analysis of each response of the experiment.
         gets: the measurements of gets of several keys.
-        multigets: sharded against from one node, by their size.
-        models: the models of some targets: the title of each, and what they say.
-        mixed: how the systems it was measured on differ; empty if it was one.
+        multigets: comparisons of sharded gets with gets from one node, by size.
+        models: the models of some targets, by title.
+        mixed: how the systems it was measured on differ; empty if there was only one.
     """
 
     study: Study
@@ -57,7 +57,7 @@ class Measured:
 
     @property
     def first(self) -> Results:
-        """The results of the first sweep, which say where all was measured."""
+        """The results of the first sweep, which describe the system that was measured."""
         return next(iter(self.sweeps.values()))
 
     @property
@@ -68,12 +68,12 @@ class Measured:
 
     @property
     def failed(self) -> int:
-        """How many requests failed, but for gets of several keys that did."""
+        """The number of failed requests, without failed multi-gets."""
         return sum(sum(point.errors.values()) for point in self.points)
 
 
 def doubts(measured: Measured) -> Iterator[str]:
-    """Yield what speaks against the figures, the gravest first."""
+    """Yield reasons to doubt the figures, the gravest first."""
     if measured.mixed:
         yield f"{measured.mixed[0].upper()}{measured.mixed[1:]}."
     points = measured.points
@@ -112,7 +112,7 @@ def _of_checks(sweeps: Sequence[Results]) -> Iterator[str]:
 
 
 def answer(measured: Measured) -> Iterator[str]:
-    """Yield what was found, in sentences."""
+    """Yield the findings, in sentences."""
     direct = {
         workload: lines(measured.sweeps, "direct", workload)
         for workload in ("read-only", "write-only")
@@ -150,7 +150,7 @@ def _of_proxies(workload: str, found: Sequence[Line], direct: Sequence[Line]) ->
 
 
 def _delay(proxied: Line, direct: Line) -> str:
-    """Return what a proxy adds to the response time with the fewest clients of both."""
+    """Return the response time that a proxy adds, with the fewest clients of both."""
     points = {point.clients: point for point in selection.closed_loop(proxied.results)}
     others = {point.clients: point for point in selection.closed_loop(direct.results)}
     fewest = min(points.keys() & others.keys())
@@ -173,7 +173,7 @@ def _of_writes(found: Sequence[Line]) -> str:
 
 
 def _of_models(title: str, models: TargetModels) -> Iterator[str]:
-    """Yield the bottleneck if a model that was not fitted agrees with what was measured."""
+    """Yield the bottleneck if a model that was not fitted agrees with the measurement."""
     start = f"{models.sweep.target}: "
     found = models.answer[0]
     if found.startswith(start) and any(
@@ -183,7 +183,7 @@ def _of_models(title: str, models: TargetModels) -> Iterator[str]:
 
 
 def _doubt_of(found: Sequence[Line]) -> str:
-    """Return that the lowest and the highest throughput cannot be told apart, if so."""
+    """Return a warning if the lowest and the highest throughput cannot be told apart."""
     points = sorted((one.saturated for one in found), key=lambda one: one.throughput.mean)
     if len(points) < 2 or _differ(points[0], points[-1], _throughput):
         return ""

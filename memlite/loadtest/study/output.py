@@ -1,4 +1,4 @@
-"""The file of a study, ``results.json``: what it measures, and all that was found."""
+"""The file of a study, ``results.json``: its design, and all results."""
 
 import json
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ __all__ = ["FORMAT", "SWEEPS", "check", "keep", "runs_of", "save"]
 FORMAT: Final = "memlite-study"
 _VERSION: Final = 1
 SWEEPS: Final = "sweeps"
-"""The folder of the sweeps; each has a folder of its own in it."""
+"""The folder of the sweeps; each has its own folder in it."""
 
 
 def runs_of(path: Path, workload: str) -> list[Results]:
-    """Return the runs that a file is about: those of a study with a workload, or the file's own.
+    """Return the runs of a file: those of a study with a given workload, or the file's own.
 
     Args:
-        path: ``results.json`` of a study or of another run, or the directory that has it.
+        path: ``results.json`` of a study or of another run, or the directory that contains it.
         workload: for a study, the name of the workload.
 
     Raises:
@@ -40,7 +40,7 @@ def runs_of(path: Path, workload: str) -> list[Results]:
         document = json.loads(file.read_bytes())
         names = document["sweeps"] if document["format"] == FORMAT else None
     except (OSError, ValueError, TypeError, KeyError):
-        names = None  # the loader says what is wrong
+        names = None  # the loader reports the error
     if names is None:
         return [load(path)]
     folders = [folder / SWEEPS / str(name) for name in names]
@@ -53,20 +53,20 @@ def runs_of(path: Path, workload: str) -> list[Results]:
 
 
 def keep(folder: Path, study: Study) -> None:
-    """Save what is measured, unless that is there already.
+    """Save the study's design, unless it is saved already.
 
     Raises:
-        ConfigError: the folder has something else; or the file cannot be read or written.
+        ConfigError: the folder has other contents; or the file cannot be read or written.
     """
     if not check(folder, study):
         _write(folder / JSON_NAME, _design(study))
 
 
 def check(folder: Path, study: Study) -> bool:
-    """Return whether a folder has this study, or a part of it.
+    """Return whether a folder contains this study, or a part of it.
 
     Raises:
-        ConfigError: it has another study, or results of something else; or they cannot be read.
+        ConfigError: the folder has another study or other results; or they cannot be read.
     """
     path = folder / JSON_NAME
     try:

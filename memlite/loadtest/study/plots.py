@@ -29,8 +29,8 @@ def sweep_plot(name: str, title: str, found: Sequence[Line]) -> Plot:
     """Return a plot of throughput and of response time against the number of clients.
 
     Args:
-        name: the plot's.
-        title: likewise.
+        name: the plot's name.
+        title: the plot's title.
         found: the lines to draw.
     """
     groups = {one.name: selection.closed_loop(one.results) for one in found}

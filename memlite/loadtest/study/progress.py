@@ -1,4 +1,4 @@
-"""How far a study is: one bar for the measurements of all its runs."""
+"""The progress of a study: one bar for the measurements of all its runs."""
 
 from memlite.loadtest.factorial.progress import RunProgress
 from memlite.loadtest.progress import ProgressDisplay
@@ -10,7 +10,7 @@ class StudyProgress(ProgressDisplay):
     """Shows the measurements of a run in the bar of the study.
 
     Args:
-        bar: that of the study, which knows how many measurements there are.
+        bar: the study's bar, which knows the number of measurements.
 
     Attributes:
         run: the name of the run, shown before each step of it.
@@ -21,7 +21,7 @@ class StudyProgress(ProgressDisplay):
         self.run = ""
 
     def expect_measurements(self, measurements: int) -> None:
-        """Ignore how many there are in the run."""
+        """Ignore the number of measurements in the run."""
 
     def start_step(self, description: str) -> None:
         """Start a step of the run."""
@@ -45,7 +45,7 @@ class ExperimentProgress(RunProgress):
     """Shows the runs of the experiment in the bar of the study.
 
     Args:
-        study: that of the study.
+        study: the progress of the study.
     """
 
     def __init__(self, study: StudyProgress) -> None:
@@ -54,11 +54,11 @@ class ExperimentProgress(RunProgress):
         self.display = study
 
     def begin(self, total: int, missing: int) -> None:
-        """Ignore how many there are: the study knows."""
+        """Ignore the numbers: the study knows them."""
 
     def start_run(self, description: str) -> None:
         """Start a run."""
         self._study.run = f"experiment, {description}"
 
     def finish_run(self) -> None:
-        """Ignore it: its only measurement was counted."""
+        """Do nothing: the run's only measurement was counted."""

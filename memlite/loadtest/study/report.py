@@ -44,7 +44,7 @@ class Section:
     Attributes:
         name: its name on the page.
         title: its title.
-        text: what is said first, in sentences.
+        text: its introduction, in sentences.
         tables: its tables.
         plots: its figures.
     """
@@ -115,7 +115,7 @@ def _subtitle(measured: Measured) -> str:
 
 
 def sections(measured: Measured) -> Iterator[Section]:
-    """Yield the sections about sweeps, and the one about the experiment."""
+    """Yield the sections about sweeps, and the section about the experiment."""
     sweeps = measured.sweeps
     yield Section(
         "direct",

@@ -1,4 +1,4 @@
-"""The sweeps of a study: those that are there, and those that are still to be measured."""
+"""The sweeps of a study: those already measured, and those still to be measured."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -30,8 +30,8 @@ class Sweeps:
     """The sweeps of a study, and where they are kept.
 
     Attributes:
-        study: what is measured.
-        folder: each sweep has a folder in it.
+        study: the study.
+        folder: the directory with a folder for each sweep.
         machines: where servers and proxies run; empty for this machine.
         mixed: whether repetitions of another system are completed.
     """
@@ -50,7 +50,7 @@ class Sweeps:
         return {sweep: self._plan(sweep) for sweep in self.study.sweeps}
 
     def missing(self) -> dict[Sweep, int]:
-        """Return how many measurements have not been made yet, of each sweep.
+        """Return the number of missing measurements of each sweep.
 
         Raises:
             ConfigError: a sweep cannot be read, or was measured in another way.
@@ -61,19 +61,19 @@ class Sweeps:
         }
 
     def begun(self, missing: Mapping[Sweep, int]) -> bool:
-        """Return whether anything has been measured, if only a part of a sweep.
+        """Return whether anything has been measured, even if only a part of a sweep.
 
         Args:
-            missing: how many measurements have not been made yet, of each sweep.
+            missing: the number of missing measurements of each sweep.
         """
         return any(missing[sweep] < _measurements(plan) for sweep, plan in self.plans().items())
 
     def measure(self, progress: StudyProgress, pool: Pool | None) -> dict[Sweep, Results]:
-        """Measure what is not there yet; return everything, in the order of the study.
+        """Make the missing measurements; return everything, in the order of the study.
 
         Args:
-            progress: shows how far it is.
-            pool: the load generators; None to start some for each sweep.
+            progress: shows the progress.
+            pool: the load generators; None to start new ones for each sweep.
 
         Raises:
             StartError: a sweep cannot begin, or has failed.
@@ -103,7 +103,7 @@ class Sweeps:
         return Kept(self.folder / sweep.name, settings, mixed=self.mixed)
 
     def _plan(self, sweep: Sweep) -> Plan:
-        """Return the plan of a sweep; a new one each time, as targets keep what they started."""
+        """Return a new plan of a sweep for each call, as targets keep the processes they start."""
         arguments = self.study.arguments(sweep)
         parsed = parse(arguments)
         if parsed is None:
@@ -122,7 +122,7 @@ class Sweeps:
             (level.clients, level.rate) for level in plan.levels
         }:
             raise ConfigError(f"bench: {path} was measured in another way; choose another folder")
-        # There are some if it was killed after it had saved the results.
+        # There are some if the study was killed after saving the results.
         self._kept(sweep).remove()
         return results
 

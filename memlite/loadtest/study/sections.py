@@ -1,4 +1,4 @@
-"""What a study says of its sweeps: a table and figures for each section of the report."""
+"""The results of a study's sweeps: a table and figures for each section of the report."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,10 +27,10 @@ class Line:
     """A target of a sweep: a line in a figure, a row in a table.
 
     Attributes:
-        name: what tells it from the others of its section.
+        name: the name that distinguishes it from the other lines of its section.
         sweep: the sweep.
         target: the target's name there.
-        results: what was measured of it alone.
+        results: the results of this target only.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Line:
 
     @property
     def saturated(self) -> Point:
-        """The measurement with the fewest clients at which throughput does not grow any more."""
+        """The measurement with the fewest clients at which throughput no longer grows."""
         return selection.saturation(selection.closed_loop(self.results))
 
 
@@ -49,7 +49,7 @@ def lines(measured: Mapping[Sweep, Results], section: str, workload: str = "") -
 
     Args:
         measured: the results of each sweep.
-        section: which one.
+        section: the section.
         workload: only of this workload; empty for all.
     """
     found = []
@@ -190,7 +190,7 @@ def _times(one: Line) -> Iterator[str]:
 
 
 def _short_time(microseconds: float) -> str:
-    """Return a time; what is shorter than clocks can tell is not spelt out."""
+    """Return a time as text; times below the resolution of clocks are shown as a bound."""
     return duration(microseconds) if not 0 < microseconds < _CLOCK else f"<{_CLOCK:g} µs"
 
 

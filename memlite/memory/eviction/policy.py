@@ -1,4 +1,4 @@
-"""The interface of eviction policies, and what items cost."""
+"""The interface of eviction policies, and the cost of items."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -70,7 +70,7 @@ class Policy(ABC):
         self.find = self._items.get
 
     def find_all(self, lines: list[bytes]) -> Iterable[Item | None]:
-        """Return what `find` returns, for each line."""
+        """Return the result of `find` for each line."""
         return map(self.find, lines)
 
     @abstractmethod
@@ -132,7 +132,7 @@ class Policy(ABC):
         return 0
 
     def recall(self, line: bytes, item: Item) -> None:  # noqa: B027 - it may have no memory
-        """Note whether a key was evicted recently; called before its item gets room and `admit`."""
+        """Record whether a key was evicted recently; called before making room and `admit`."""
 
     def adapt(self, limit: int) -> int:
         """Adapt to a limit of `limit` bytes for items; return the bytes that the policy takes."""

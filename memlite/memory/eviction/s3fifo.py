@@ -62,7 +62,7 @@ class S3Fifo(Policy):
         self._ghost_limit = 0
         self._walked = self._small
         self._patience = _CHANCES_AT_ONCE
-        self._chances = 0  # that remain in this call
+        self._chances = 0  # remaining in this call
 
     def find_all(self, lines: list[bytes]) -> Iterable[Item | None]:
         """Look up items that are about to be used."""
@@ -92,7 +92,7 @@ class S3Fifo(Policy):
             self.ghost.resize(capacity)
 
     def recall(self, line: bytes, item: Item) -> None:
-        """Note whether a key was evicted recently."""
+        """Record whether a key was evicted recently."""
         if not self._filling and self.ghost.take(line):
             item.state |= MAIN
 
@@ -152,7 +152,7 @@ class S3Fifo(Policy):
         except MemoryError:
             if not gone:
                 raise
-        return gone  # also if there is no memory for more: these have left their queues
+        return gone  # even if out of memory for more: these have left their queues
 
     def _choose(self, size: int, at_most: int, gone: list[tuple[bytes, Item, int]]) -> None:
         while size > 0 and len(gone) < at_most:
@@ -188,7 +188,7 @@ class S3Fifo(Policy):
                     after, small_after = freed + weight, small - weight
                     add(line)
                     gone.append((line, item, weight))
-                    part.popleft()  # what lacks memory comes before
+                    part.popleft()  # anything that may lack memory comes before
                     freed, small = after, small_after
                     if main > self._main_limit:
                         break

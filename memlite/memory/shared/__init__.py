@@ -1,4 +1,4 @@
-"""Items that several processes share: a table in one mapping, in Python and, if compiled, in C."""
+"""Items shared by several processes: a table in one mapping, in Python and, if compiled, in C."""
 
 __all__ = ["Mapping", "MemoryFile", "SharedTable", "native"]
 

@@ -1,13 +1,13 @@
 /* The shared table in C: the counterpart of pure.py, over the layout in layout.py.
 
-Readers take no lock. A record is never changed once a slot points to it, but for its expiry, and its
-memory is used again only when its segment is: `gen` of a segment tells. A reader loads the slot, then
-`gen`, then the slot again (so that `gen` is the generation the slot refers to), copies, and loads `gen`
-once more. It never writes to a record, which may be another by then: uses are noted beside the slot.
+Readers take no lock. Once a slot points to a record, only its expiry changes, and its memory is reused only
+when its segment is, which changes the segment's `gen`. A reader loads the slot, then `gen`, then the slot
+again (so that `gen` is the generation the slot refers to), copies, and loads `gen` once more. It never writes
+to a record, which may have been replaced by then: uses are noted beside the slot.
 
 Writers append to a segment of their own and then change one slot, a single store of 8 bytes, holding the
 robust mutex of its region. A writer that is killed leaves either the old item or the new one. Mutexes are
-taken in this order: that of the log, then those of regions, one at a time. */
+taken in this order: first the log's, then those of regions, one at a time. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -27,7 +27,7 @@ taken in this order: that of the log, then those of regions, one at a time. */
 #define VERSION 3  /* of the layout */
 #define REGIONS 256
 #define EMPTY 0u
-#define GONE 1u  /* a slot whose item was removed, and which others are found behind */
+#define GONE 1u  /* a slot whose item was removed; probing goes on past it */
 #define PLACE_BITS 50
 #define PLACE ((UINT64_C(1) << PLACE_BITS) - 1)
 #define FREQUENCY 3u
@@ -38,23 +38,23 @@ taken in this order: that of the log, then those of regions, one at a time. */
 #define LATEST 0x1p64  /* no expiry is later */
 #define HEAD 300  /* more than comes before the value in a reply */
 #define AHEAD 16  /* records */
-#define MANY 4096  /* items, which the caches near a core do not hold */
-#define COUNTED 8  /* regions by which items are estimated */
-#define PROBES 8  /* slots that are looked at for a key of a later command */
+#define MANY 4096  /* items, more than the caches near a core hold */
+#define COUNTED 8  /* regions sampled to estimate the number of items */
+#define PROBES 8  /* slots examined for a key of a later command */
 #define EVICTED_AT_MOST 65536
 #define MAPPED 65536u  /* bytes at once */
-#define HARDLY 16  /* a segment with items in less than this part is used again at once */
-#define STEP 512  /* bytes of its segment that a worker fills from one step to the next: see `ahead` */
-#define STEP_RECORDS 256  /* that a step passes over */
+#define HARDLY 16  /* a segment is reused at once if items take at most 1/HARDLY of it */
+#define STEP 512  /* bytes of its segment that a worker fills between two steps: see `ahead` */
+#define STEP_RECORDS 256  /* examined per step */
 #define STEPS_AT_MOST 16  /* at once, where a large item is stored */
-#define KEEP_ALL 16  /* victims for one segment, after which no item is kept for its uses */
-#define CLEAN_ALL 32  /* and after which none is cleaned */
-#define NOBODY UINT32_MAX  /* owns the segment that the main queue is filled into */
+#define KEEP_ALL 16  /* after this many victims for one segment, no item is kept for its uses */
+#define CLEAN_ALL 32  /* and after this many, no segment is cleaned */
+#define NOBODY UINT32_MAX  /* owner of the segment that the main queue fills */
 
 enum { FREE, OPEN, SEALED, EVICTING, PARKED };
 enum { UNNAMED = 1, META = 2, LIVE = 16, KEEP = 32, USED = 64, DEAD = 128 };
-/* In calls, beyond the eight bits of a record: refuse if what is there has expired; it was used so often besides; it
-expires when what is there does. */
+/* Only in calls, beyond the eight bits of a record: refuse if the present item has expired; add so many uses; take the
+expiry of the present item. */
 enum { PLAIN = 256, USES = 512, EXPIRY = 2048 };
 enum { MET_NONE, MET_EXPIRED, MET_EXPIRED_UNFETCHED, MET_FLUSHED };
 
@@ -66,10 +66,10 @@ typedef struct {
 
 typedef struct {
     _Atomic uint64_t gen, order, epoch;
-    _Atomic uint32_t state, owner, used, main;  /* whether it is of the main queue */
+    _Atomic uint32_t state, owner, used, main;  /* whether it belongs to the main queue */
     _Atomic uint64_t latest;  /* the bits of the last expiry; NEVER: an item has none */
     uint64_t spare[2];
-    _Atomic uint32_t dead[COUNTERS];  /* bytes of dead records, about, as workers have counted them */
+    _Atomic uint32_t dead[COUNTERS];  /* approximate bytes of dead records, as counted by workers */
 } Segment;
 
 typedef struct {
@@ -94,8 +94,8 @@ typedef struct {
     char kept[40];
     _Atomic uint64_t parked, to_park;  /* at 192 */
     uint64_t limit;
-    /* The segment that is evicted step by step, plus one (0: none); how far that has come; how many bytes of items may
-    still be kept for their uses, or whether all are kept. Then whether a change of segments is under way. */
+    /* The segment being evicted step by step, plus one (0: none); the offset reached; how many bytes of items may
+    still be kept for their uses; whether all are kept; whether a change of segments is under way. */
     _Atomic uint32_t victim, reached, keep, clean, changing;
 } Header;
 
@@ -111,22 +111,22 @@ typedef struct {
     _Atomic uint64_t *slots;
     _Atomic uint32_t *states;
     _Atomic uint16_t *ghosts;
-    Segment *headers, *mine, *filled;  /* `filled`: where `main_with` has found room last */
-    Segment *next;                 /* becomes `mine` when that is full; NULL: none is there yet */
-    uint32_t soft;                 /* how far `mine` is filled before there is something to do ahead */
-    uint32_t tries;                /* victims that were chosen ahead, since `mine` was opened */
+    Segment *headers, *mine, *filled;  /* `filled`: where `main_with` last found room */
+    Segment *next;                 /* becomes `mine` when that is full; NULL: none yet */
+    uint32_t soft;                 /* fill level of `mine` at which work ahead is due */
+    uint32_t tries;                /* victims chosen ahead since `mine` was opened */
     int crowded;                   /* whether a region was found with few slots left */
-    uint32_t *mapped;              /* of each segment, how many bytes this process has had mapped */
+    uint32_t *mapped;              /* for each segment, how many bytes this process has mapped */
     int held;                      /* the region that the caller holds; -1 for none */
-    uint64_t epoch;                /* that of the flushes before it was held: later ones come after */
+    uint64_t epoch;                /* flush epoch when the region was taken; later flushes take effect after its release */
     uint32_t worker, second;
-    uint32_t unlikely;             /* so many times `worn` need not look again: it found none among many */
-    double offset;                 /* of the unix time from the monotonic clock */
-    /* What this process has evicted: live items, those of them never read, expired ones, likewise. */
+    uint32_t unlikely;             /* how many calls of `worn` may skip the search, after one among many segments failed */
+    double offset;                 /* unix time minus the monotonic clock */
+    /* Counted by this process: live items evicted, those never read; expired items, those never read; items kept. */
     unsigned long long evictions, evicted_unfetched, reclaimed, expired_unfetched, reinserted;
     int evicts;                    /* whether live items make room for others */
     int met;                       /* what the last `store` or `delete` found: layout.py */
-    PyObject *evicted;             /* a list of what is evicted, while anybody watches: layout.py */
+    PyObject *evicted;             /* list of evicted items while they are watched, else NULL or None: layout.py */
 } Table;
 
 #define load(p) atomic_load_explicit(&(p), memory_order_acquire)
@@ -175,7 +175,7 @@ static inline void note_latest(Segment *s, uint64_t expires) {
 static inline uint64_t first_of(Table *t, uint32_t hash) {
     return (uint64_t)(hash >> 24) * t->header->slots + first_slot(t, hash);
 }
-/* Where it is remembered that a key was evicted, and as what. */
+/* The place of a key's ghost, and the name that stands for the key there. */
 static inline _Atomic uint16_t *ghost_of(Table *t, uint32_t hash, uint64_t tag, uint16_t *name) {
     *name = (uint16_t)(tag << 2 | (hash & 3)) | 1;
     return t->ghosts + first_of(t, hash);
@@ -276,7 +276,7 @@ static void clear(Table *t, Region *region, Found *f) {
     add(region->bytes, -record_size(f->record->length, f->record->extra));
     count_dead(t, segment_of(t, peek(*f->slot)), record_size(f->record->length, f->record->extra));
     store(*f->slot, GONE);
-    store(f->record->kind, peek(f->record->kind) | DEAD);  /* not before: eviction passes over it then */
+    store(f->record->kind, peek(f->record->kind) | DEAD);  /* not earlier: eviction skips dead records */
     if (peek(first[at + 1 == slots ? 0 : at + 1]) != EMPTY) return;
     while (peek(first[at]) == GONE) {
         store(first[at], EMPTY);
@@ -288,7 +288,7 @@ static inline int current(Table *t, Segment *s) {
     return load(s->epoch) == (t->held >= 0 ? t->epoch : load(t->header->epoch));
 }
 
-/* What is found where an item is to be stored or removed. */
+/* Classifies the item found where another is to be stored or removed: MET_... */
 static int meet(Table *t, Found *f) {
     double expires = as_double(peek(f->record->expires));
     if (!current(t, segment_of(t, peek(*f->slot)))) return MET_FLUSHED;
@@ -325,10 +325,11 @@ static int free_segments(Table *t) {  /* 3: or more */
 static int fits(Table *t, Segment *s, uint32_t size) {
     return s && load(s->epoch) == load(t->header->epoch) && peek(s->used) + size <= t->header->segment_size;
 }
-/* The segment of the main queue that is being filled, with room for so much; NULL: there is none. */
+/* Whether a segment is the one that the main queue fills, with room for `size` bytes. */
 static int fills_main(Table *t, Segment *s, uint32_t size) {
     return peek(s->state) == OPEN && peek(s->owner) == NOBODY && fits(t, s, size);
 }
+/* The segment that the main queue fills, with room for `size` bytes; NULL: there is none. */
 static Segment *main_with(Table *t, uint32_t size) {
     if (t->filled && fills_main(t, t->filled, size)) return t->filled;  /* as before: no need to look */
     for (uint32_t i = 0; i < t->header->segments; i++) {
@@ -341,7 +342,7 @@ static Segment *main_with(Table *t, uint32_t size) {
     if (s) begin(t, s, NOBODY, 1);
     return t->filled = s;
 }
-/* Bytes of records in a segment that are no items, as far as that is known without a look at them. */
+/* Bytes of dead records in a segment, as far as known without reading them. */
 static uint32_t gone(Table *t, Segment *s, double time) {
     uint32_t used = peek(s->used), dead = 0;
     uint64_t latest = peek(s->latest);
@@ -349,11 +350,11 @@ static uint32_t gone(Table *t, Segment *s, double time) {
     for (int i = 0; i < COUNTERS; i++) dead += peek(s->dead[i]);
     return dead < used ? dead : used;
 }
-/* Which segment to use again. `clean`: its items are to be kept. That pays if a sixth of it is dead, or if they
-take no more than half of it, whatever the rest is: two such segments go into one. Where nothing may be evicted,
-`need` bytes have to fit beside them. Else S3-FIFO, by segments: new items come into the small queue, a tenth of
-all; those used twice or more while they were there go on into the main queue, the others leave a name, by which
-they count as used twice when they come back. */
+/* Chooses a segment to reuse. `clean`: its items are to be kept. Cleaning pays if a sixth of the segment is dead, or
+if its items take no more than half of it: two such segments fit into one. Where nothing may be evicted, `need`
+bytes must fit beside them. Otherwise, S3-FIFO by segments: new items enter the small queue, a tenth of all; items
+used at least twice there move to the main queue, and the others leave a name among the ghosts, so that they count as
+used twice when they return. */
 static Segment *choose(Table *t, uint64_t need, int *clean) {
     Segment *oldest[2] = {NULL, NULL}, *emptiest = NULL;
     uint32_t least = UINT32_MAX, whole = t->header->segment_size;
@@ -373,8 +374,8 @@ static Segment *choose(Table *t, uint64_t need, int *clean) {
     if (*clean) return emptiest;
     return oldest[0] && (small > all / 10 || !oldest[1]) ? oldest[0] : oldest[1];
 }
-/* A segment with hardly any items, to be used again before one that nobody has used for long: of these the youngest,
-which is in the caches and page tables of whoever overwrites the same items again and again. */
+/* The youngest segment with hardly any items, to be reused before one that has been idle for long: it is still in the
+caches and page tables of a process that keeps overwriting the same items. */
 static Segment *worn(Table *t) {
     if (t->unlikely) { t->unlikely--; return NULL; }
     Segment *found = NULL;
@@ -387,14 +388,14 @@ static Segment *worn(Table *t) {
     if (!found) t->unlikely = t->header->segments / 256;
     return found;
 }
-/* A segment is about to be freed; its items move into `into` or, if that is NULL, into the main queue. If
-this process is killed meanwhile, the next to hold the log's mutex goes on: see `finish`. */
+/* Notes that a segment is about to be freed; its items move into `into` or, if that is NULL, into the main queue.
+If this process is killed meanwhile, the next holder of the log's mutex completes the eviction: see `finish`. */
 static void mark_evicted(Table *t, Segment *victim, Segment *into) {
     store(t->header->changing, 1);
     store(victim->owner, into ? (uint32_t)(into - t->headers) : NOBODY);
     store(victim->state, EVICTING);
 }
-/* Tells those who watch of an item that is evicted: EVICTED of layout.py. */
+/* Reports an evicted item to watchers: EVICTED in layout.py. */
 static void tell_evicted(Table *t, Record *r, uint32_t state) {
     if (!t->evicted || !PyList_CheckExact(t->evicted) || PyList_GET_SIZE(t->evicted) >= EVICTED_AT_MOST) return;
     uint64_t expires = peek(r->expires);
@@ -409,10 +410,10 @@ static void tell_evicted(Table *t, Record *r, uint32_t state) {
         memcpy(p + 20, key_of(r), r->key);
         memcpy(p + 20 + r->key, r + 1, head);
     }
-    if (!p || PyList_Append(t->evicted, told)) PyErr_Clear();  /* no memory: it goes unseen */
+    if (!p || PyList_Append(t->evicted, told)) PyErr_Clear();  /* out of memory: it goes unreported */
     Py_XDECREF(told);
 }
-/* Has the memory beside a record's slot loaded, which in a large table is in no cache; returns its size. */
+/* Prefetches a record's slot, state and ghost, which a large table does not have in a cache; returns its size. */
 static uint32_t fetch_ahead(Table *t, Record *r) {
     uint64_t slot = first_of(t, r->hash);
     __builtin_prefetch(t->slots + slot, 1);
@@ -424,9 +425,9 @@ static void mark_as(Table *t, Segment *victim, uint32_t state) {
     store(victim->state, state);
     store(t->header->changing, 0);
 }
-/* Frees a segment; items in it that are worth it, or all if it is to be `clean`, move elsewhere: into
-`into` or, if that is NULL, the main queue. `keep`: how many bytes at most. It passes over `most` records,
-beginning at `reached`. 2: there are more; 1: done; 0: there was no room for what had to be kept; -1: an error. */
+/* Frees a segment. Items that have been used enough, or all live ones if `clean`, move into `into` or, if that is
+NULL, into the main queue; `keep` limits the bytes kept for their uses. Examines `most` records from `reached` on.
+2: there are more; 1: done; 0: there was no room for items that had to be kept; -1: an error. */
 static int evict_some(Table *t, Segment *victim, int clean, Segment *into, uint32_t *keep, uint32_t *reached, uint32_t most) {
     mark_evicted(t, victim, into);
     char *base = segment_base(t, victim);
@@ -492,7 +493,7 @@ static int evict_some(Table *t, Segment *victim, int clean, Segment *into, uint3
         mark_as(t, victim, SEALED);
         return 2;
     }
-    /* While it is marked as evicted: after a kill, nobody goes on with steps in a segment that is used again. */
+    /* While still marked EVICTING: after a kill, no process may continue the steps in a segment that has been reused. */
     if (peek(t->header->victim) == victim - t->headers + 1) note(t->header->victim, 0);
     store(victim->gen, peek(victim->gen) + 1);
     atomic_thread_fence(memory_order_seq_cst);  /* readers see this before anything written there */
@@ -500,29 +501,29 @@ static int evict_some(Table *t, Segment *victim, int clean, Segment *into, uint3
     mark_as(t, victim, FREE);
     return 1;
 }
-/* The same with all of its records. */
+/* Evicts all records of a segment; returns as `evict_some` does. */
 static int evict(Table *t, Segment *victim, int clean, Segment *into, uint32_t keep) {
     uint32_t reached = 0;
     if (peek(t->header->victim) == victim - t->headers + 1) note(t->header->victim, 0);
     return evict_some(t, victim, clean, into, &keep, &reached, UINT32_MAX);
 }
-/* A process that was killed may have moved an item to the end of a segment, and not have counted its record as
-used. The other way round, records that no slot points to would need room that there is not. 0: done. */
+/* Counts the last record of a segment if a process was killed after it had moved an item there, but before it counted
+the record as used. In the reverse order, records that no slot points to would take up room. 0: done. */
 static int count_last(Table *t, Segment *s) {
     uint64_t used = peek(s->used);
     Record *r = (Record *)(segment_base(t, s) + used);
     Found f;
     if (used + sizeof(Record) > t->header->segment_size) return 0;
-    Region *region = t->regions + (r->hash >> 24);  /* whatever is there: slots tell */
+    Region *region = t->regions + (r->hash >> 24);  /* it may be garbage: slots decide */
     if (take(t, region)) return -1;
     if (look(t, r->hash, NULL, (uint64_t)((char *)r - t->base) / 8, &f, NULL))
         store(s->used, (uint32_t)(used + record_size(r->length, r->extra)));
     give(t, region);
     return 0;
 }
-/* Carries out what a process that was killed had begun, before anything else is done with segments. All items
-are kept: it may have been cleaning. What they move into is its own segment, if that was open already; nobody
-else writes there, as whoever takes its place comes here first. */
+/* Completes an eviction that a killed process had begun, before anything else is done with segments. All items are
+kept, as it may have been cleaning. They move into that process's own segment if it was already open; no other
+process writes there, as its successor calls this first. */
 static int finish(Table *t) {
     int done = 0;
     uint64_t parked = 0;
@@ -551,19 +552,19 @@ static int take_segments(Table *t) {
     give(t, t->log);
     return -1;
 }
-/* Makes room where nothing may be evicted: the items of the segment that has the fewest move into `mine`. */
+/* Makes room where nothing may be evicted: moves the items of the emptiest segment into `mine`. */
 static int compact(Table *t, uint64_t size) {
     for (int tries = 0; tries < 64; tries++) {
         int clean;
         Segment *own = t->mine, *s = next_in(t, FREE);
-        if (own) store(own->state, SEALED);  /* it may be the one */
+        if (own) store(own->state, SEALED);  /* it may be the victim */
         Segment *victim = s ? choose(t, size, &clean) : NULL;
         if (!victim) {
             if (own) store(own->state, OPEN);
             return 0;
         }
         t->mine = NULL;
-        mark_evicted(t, victim, s);  /* before: no segment is free from here on until the victim is */
+        mark_evicted(t, victim, s);  /* first: from here on, no segment is free until the victim is */
         begin(t, s, t->worker, 0);
         if (evict(t, victim, 1, s, 0) < 0) return -1;
         t->mine = s;
@@ -571,7 +572,7 @@ static int compact(Table *t, uint64_t size) {
     }
     return 0;
 }
-/* Goes on with the segment that is evicted step by step, over so many records; returns as `evict_some` does. */
+/* Continues the stepwise eviction of a segment, by `most` records; returns as `evict_some` does. */
 static int step(Table *t, uint32_t most) {
     Header *h = t->header;
     Segment *victim = t->headers + peek(h->victim) - 1;
@@ -591,7 +592,7 @@ static void begin_steps(Table *t, Segment *victim, int clean, uint32_t keep) {
     note(h->reached, 0);
     store(h->victim, (uint32_t)(victim - t->headers) + 1);
 }
-/* Has a segment free besides the one that always is. 1: there is; 0: there is not; -1: an error. */
+/* Frees a segment besides the one that is always free. 1: done; 0: not possible; -1: an error. */
 static int free_two(Table *t) {
     int done = 0;
     for (uint32_t tries = 0; done >= 0 && tries <= 2 * CLEAN_ALL; tries++) {
@@ -604,8 +605,8 @@ static int free_two(Table *t) {
     }
     return done < 0 ? -1 : 0;
 }
-/* park() -> the number of a segment that now holds nothing, or -1: there are as many as there should be, or
-nothing can be evicted. Its memory is given back before anybody may use it again. */
+/* park() -> the number of a segment that is now empty, or -1: enough are parked already, or nothing can be evicted.
+Its memory is given back before any process can reuse it. */
 static PyObject *park(Table *t, PyObject *none) {
     long found = -1;
     if (peek(t->header->parked) >= peek(t->header->to_park)) return PyLong_FromLong(-1);
@@ -640,8 +641,8 @@ static PyObject *unpark(Table *t, PyObject *number) {
     Py_RETURN_NONE;
 }
 
-/* Has the next pages of `mine` entered in the page table together, for less than half of what a fault for each costs.
-Where the system cannot, they are entered one by one. `need`: how far it is about to be filled. */
+/* Maps the next pages of `mine` together, for less than half the cost of a fault for each. On systems that cannot do
+this, they are faulted in one by one. `need`: how far it is about to be filled. */
 static void map_pages(Table *t, uint64_t need) {
     uint32_t whole = t->header->segment_size, *mapped = t->mapped + (t->mine - t->headers);
     if (need > *mapped) {
@@ -663,7 +664,7 @@ static int open_segment(Table *t, uint64_t size) {
     t->tries = 0;
     if (s && (peek(s->state) != OPEN || peek(s->owner) != t->worker || peek(s->used))) s = NULL;
     if (s) goto begins;
-    if (free_segments(t) < 2) {  /* one is always free, for what is kept of another */
+    if (free_segments(t) < 2) {  /* one is always free, to receive the items kept of another */
         if (!t->evicts) { done = compact(t, size); goto out; }
         if (t->mine) store(t->mine->state, SEALED);
         t->mine = NULL;
@@ -682,9 +683,9 @@ out:
     t->soft = 0;
     return done;
 }
-/* Does a step of what frees a segment, which shall be there when `mine` is full: it chooses one, or passes over some
-records of one. Nobody waits for a whole segment then, let alone for several that are cleaned for one. It begins in the
-last quarter, since what is evicted early is missed. 1: done; -1: an error. */
+/* Does one step towards freeing the segment needed when `mine` is full: chooses a victim, or evicts some of its
+records. No client then waits for the eviction of a whole segment, let alone of several cleaned to gain one. Steps
+begin in the last quarter of `mine`, since items evicted early would be missed. 1: done; -1: an error. */
 static int ahead(Table *t, uint64_t size) {
     Header *h = t->header;
     uint32_t whole = h->segment_size, first = whole - whole / 4, used = peek(t->mine->used) + (uint32_t)size;
@@ -695,13 +696,13 @@ static int ahead(Table *t, uint64_t size) {
         if (take_segments(t)) return -1;
         if (peek(h->victim)) {
             done = step(t, (steps < STEPS_AT_MOST ? steps : STEPS_AT_MOST) * STEP_RECORDS);
-            if (!done) t->tries = CLEAN_ALL;  /* there is no room for what it would keep */
+            if (!done) t->tries = CLEAN_ALL;  /* there is no room for the items to keep */
         } else {
             int free = crowded ? 0 : free_segments(t);
             Segment *s = free > 2 ? NULL : free == 2 ? next_in(t, FREE) : crowded ? next_in(t, SEALED) : choose(t, 0, &clean);
             if (free == 2) {
                 note(s->owner, t->worker);
-                note(s->main, 1);  /* not of the small queue before it is filled */
+                note(s->main, 1);  /* does not count towards the small queue until it is filled */
                 store(s->state, OPEN);
                 t->next = s;
             } else if (!s) {
@@ -732,7 +733,7 @@ static inline int room(Table *t, uint64_t size) {
     return make_room(t, size);
 }
 
-/* Evicts a segment, for slots instead of bytes. */
+/* Evicts a segment to free slots rather than bytes. */
 static int shed(Table *t) {
     if (t->held >= 0 || !t->evicts) return 0;
     if (take_segments(t)) return -1;
@@ -744,7 +745,7 @@ static int shed(Table *t) {
 
 /* Methods */
 
-/* What a reader finds, who takes no lock. */
+/* A record as found by a reader, without a lock. */
 typedef struct {
     Segment *segment;
     uint64_t gen;
@@ -752,11 +753,11 @@ typedef struct {
     uint64_t unique;
     double expires;
     uint32_t length;
-    int kind;  /* -1: a flush has made it absent */
+    int kind;  /* -1: it has been flushed */
     _Atomic uint32_t *state;
 } Sight;
 
-/* Whether the record has been what it was until now. */
+/* Whether the record's memory has not been reused since it was found. */
 static inline int unchanged(const Sight *f) {
     atomic_thread_fence(memory_order_acquire);
     return peek(f->segment->gen) == f->gen;
@@ -776,7 +777,7 @@ static int seek(Table *t, const Wanted *w, Sight *f) {
         Segment *s = f->segment = segment_of(t, word);
         f->gen = load(s->gen);
         if (load(*slot) != word) goto again;
-        /* Until `gen` is checked these may be anything: each is loaded once, and bounded before use. */
+        /* Until `gen` is checked, these may be garbage: each is loaded once, and bounded before use. */
         Record *r = f->record = record_at(t, word);
         uint32_t length = f->length = *(volatile uint32_t *)&r->length;
         uint64_t left = (uint64_t)(segment_base(t, s) + h->segment_size - (char *)(r + 1));
@@ -848,11 +849,11 @@ static PyObject *get(Table *t, PyObject *line) {
     Py_RETURN_NONE;
 }
 
-enum { FULL = 100, CROWDED };  /* there is no slot; slots of the region are about to be used up */
+enum { FULL = 100, CROWDED };  /* there is no slot; the region is about to run out of slots */
 
-/* How many items a region has when so many of 64 slots are used. */
+/* How many items a region has when `parts` of 64 slots are used. */
 static inline uint64_t few_slots(Table *t, uint64_t parts) { return t->header->slots * parts / 64; }
-/* Begins a record in this process's segment, which has room; nobody sees it yet. */
+/* Begins a record in this process's segment, which has room; no reader sees it yet. */
 static Record *prepare(Table *t, const Wanted *w, uint32_t length, uint32_t extra, uint64_t expires, int kind) {
     Record *r = (Record *)(segment_base(t, t->mine) + peek(t->mine->used));
     r->length = length;
@@ -864,8 +865,8 @@ static Record *prepare(Table *t, const Wanted *w, uint32_t length, uint32_t extr
     note(r->kind, (uint8_t)(kind & ~(USED | KEEP)));
     return r;
 }
-/* Makes a record the item, if the one there has the unique `condition`; else `unique` is 0. With `sheds`, only if
-the region has slots left over. */
+/* Makes a record the item of its key, if the present item has the unique `condition`; else `unique` is 0. With `sheds`,
+only if the region has slots to spare. */
 static int publish(Table *t, const Wanted *w, Record *r, uint64_t condition, int kind, int sheds, uint64_t *unique) {
     Region *region = t->regions + (w->hash >> 24);
     uint64_t size = record_size(r->length, r->extra);
@@ -883,7 +884,7 @@ static int publish(Table *t, const Wanted *w, Record *r, uint64_t condition, int
     }
     if (condition != ANY) {
         int live = exists && current(t, segment_of(t, peek(*f.slot))) && !has_expired(t, as_double(peek(f.record->expires)));
-        /* An item may get meta flags, and its unique stay: `KEEP`. */
+        /* An item may get meta flags without a new unique: `KEEP`. */
         if (condition != (live ? f.record->unique : 0) || (live && kind & PLAIN && peek(f.record->kind) & META)) {
             done = TABLE_CHANGED;
             goto out;
@@ -917,7 +918,7 @@ static int publish(Table *t, const Wanted *w, Record *r, uint64_t condition, int
         uint64_t before = record_size(f.record->length, f.record->extra);
         count_dead(t, segment_of(t, peek(*f.slot)), before);
         store(*f.slot, word);
-        store(f.record->kind, peek(f.record->kind) | DEAD);  /* the last access: eviction passes over it then */
+        store(f.record->kind, peek(f.record->kind) | DEAD);  /* the last access: eviction then skips it */
         add(region->bytes, size - before);
     } else {
         uint16_t name;
@@ -935,7 +936,7 @@ out:
 }
 
 /* store(line, reply, expires, condition, kind, extra) -> unique; 0: another item is there; -1: no room.
-With USED, an item that is there counts as fetched afterwards; with KEEP, its unique stays. */
+With USED, an item that replaces another counts as fetched; with KEEP, it keeps the other's unique. */
 static PyObject *put(Table *t, PyObject *const *a, Py_ssize_t count) {
     Wanted w;
     if (count != 6 || !PyBytes_CheckExact(a[1]) || !PyBytes_CheckExact(a[5])) {
@@ -986,7 +987,7 @@ static PyObject *drop(Table *t, PyObject *const *a, Py_ssize_t count) {
     return PyBool_FromLong(live);
 }
 
-/* touch(line, expires) -> whether there is a live item, which now has that expiry */
+/* touch(line, expires) -> whether there was a live item, which then has that expiry */
 static PyObject *touch(Table *t, PyObject *const *a, Py_ssize_t count) {
     Wanted w;
     Found f;
@@ -1072,14 +1073,14 @@ static int touch_plain(PyObject *table, const Wanted *w, double expires, char *t
     return done;
 }
 
-/* A few of the regions tell about how many items all have. */
+/* Estimates the number of items from a few regions. */
 static int many_items(PyObject *table) {
     Table *t = (Table *)table;
     uint64_t items = 0;
     for (int i = 0; i < REGIONS; i += REGIONS / COUNTED) items += peek(t->regions[i].items);
     return items >= MANY / (REGIONS / COUNTED);
 }
-/* Nothing is believed of what is found: slots and records may change meanwhile, and to fetch from any place is harmless. */
+/* Nothing found here is relied on: slots and records may change meanwhile, and prefetching any address is harmless. */
 static void fetch_records(PyObject *table, const Wanted *w, int count) {
     Table *t = (Table *)table;
     for (int i = 0; i < count; i++) {
@@ -1102,8 +1103,8 @@ static void fetch_records(PyObject *table, const Wanted *w, int count) {
     }
 }
 
-/* hold(line, size): keeps others from a key, with room for a record that is so much longer, and a slot.
-While it is held no segment can be opened, and a flush is not seen: the command comes before it. */
+/* hold(line, size): keeps other processes from changing a key, and reserves a slot and room for a record `size` bytes
+longer. Until the release, no segment can be opened, and flushes are not seen: they take effect after the command. */
 static PyObject *hold(Table *t, PyObject *const *a, Py_ssize_t count) {
     Wanted w;
     Found f, free;
@@ -1140,7 +1141,7 @@ static PyObject *release(Table *t, PyObject *none) {
     Py_RETURN_NONE;
 }
 
-/* flush(at): makes every item absent, now (0) or at a unix time. */
+/* flush(at): invalidates every item, now (0) or at a unix time. */
 static PyObject *flush(Table *t, PyObject *when) {
     double at = PyFloat_AsDouble(when);
     if (PyErr_Occurred() || take(t, t->log)) return NULL;
@@ -1149,7 +1150,7 @@ static PyObject *flush(Table *t, PyObject *when) {
     give(t, t->log);
     Py_RETURN_NONE;
 }
-/* drop_flushed(line) -> whether there was an item that a flush has made absent; it is forgotten */
+/* drop_flushed(line) -> whether there was a flushed item, which is removed */
 static PyObject *drop_flushed(Table *t, PyObject *line) {
     Wanted w;
     Found f;
@@ -1175,7 +1176,7 @@ static PyObject *init_locks(Table *t, PyObject *none) {
     pthread_mutexattr_destroy(&how);
     Py_RETURN_NONE;
 }
-/* attach(worker): goes on with the segment that a worker of this number, killed since, had open. */
+/* attach(worker): resumes the segment that an earlier worker with this number left open when it was killed. */
 static PyObject *attach(Table *t, PyObject *number) {
     t->worker = (uint32_t)PyLong_AsUnsignedLong(number);
     if (PyErr_Occurred() || take_segments(t)) return NULL;
@@ -1185,21 +1186,21 @@ static PyObject *attach(Table *t, PyObject *number) {
         Segment *s = t->headers + i;
         if (peek(s->state) != OPEN || peek(s->owner) != t->worker) continue;
         if (!peek(s->used)) { store(s->state, FREE); continue; }  /* it was to be the next */
-        if (t->mine) store(s->state, SEALED);  /* there is one, unless two processes had the number */
+        if (t->mine) store(s->state, SEALED);  /* at most one, unless two processes had the number */
         else t->mine = s;
     }
     give(t, t->log);
     Py_RETURN_NONE;
 }
 
-/* Making the index again, of a table that a file has kept: nobody else has it yet */
+/* Rebuilding the index of a table kept in a file; no other process uses it yet */
 
 static const char *digits(const char *p, const char *end, uint64_t *number) {
     const char *first = p;
     for (*number = 0; p < end && p - first < 10 && *p >= '0' && *p <= '9'; p++) *number = *number * 10 + (uint64_t)(*p - '0');
     return p == first ? NULL : p;
 }
-/* Whether a record is a reply to a get, and as long as that says. */
+/* Whether a record is a well-formed reply to a get, of the length that it states. */
 static int whole(Record *r) {
     int kind = peek(r->kind) & ~(DEAD | LIVE), named = kind & UNNAMED ? 0 : r->key;
     const char *p = (char *)(r + 1), *end = p + r->length;
@@ -1211,7 +1212,7 @@ static int whole(Record *r) {
     if (!p || p == end || *p != ' ' || !(p = digits(p + 1, end, &size))) return 0;
     return (uint64_t)(end - p) == size + 9 && !memcmp(p, "\r\n", 2) && !memcmp(end - 7, "\r\nEND\r\n", 7);
 }
-/* Marks the records that slots point to, with the state of each in place of its hash; -1: damaged. */
+/* Marks the records that slots point to, and stores each one's state in place of its hash; -1: damaged. */
 static int64_t mark(Table *t) {
     Header *h = t->header;
     int64_t marked = 0;
@@ -1233,7 +1234,7 @@ static int64_t mark(Table *t) {
     }
     return marked;
 }
-/* Gives a record a slot; 1: done, 0: there is none, -1: its key has one, -2: an error. */
+/* Gives a record a slot. 1: done; 0: no slot is free; -1: its key already has one; -2: an error. */
 static int enter(Table *t, Record *r, uint32_t state) {
     char text[256] = "get ";
     size_t size = r->key;

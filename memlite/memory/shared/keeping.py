@@ -31,9 +31,9 @@ _POLL: Final = 0.02
 _BLOCK: Final = 512
 _REGION_SIZE: Final = 128
 _SUMMED: Final = KEPT.size - 4
-# The clocks of two servers are compared to the second: the system's is adjusted all the time.
+# Smaller differences between two servers' clocks are ignored: the system's is always adjusted.
 _STEP: Final = 1.0
-# Uses count from so many seconds before the start, two years: as many come after it.
+# Uses are counted from two years before the start, in seconds: as many are left after it.
 _BEFORE: Final = 1 << 26
 
 
@@ -41,14 +41,14 @@ class MemoryFile:
     """The file of one server, locked while it runs.
 
     Args:
-        path: where it is, best on tmpfs; it is made if there is none.
+        path: its path, best on tmpfs; it is created if missing.
 
     Attributes:
         path: as above.
         descriptor: the open file.
 
     Raises:
-        StartError: it cannot be used, or another server does.
+        StartError: it cannot be used, or another server uses it.
     """
 
     def __init__(self, path: str) -> None:
@@ -79,14 +79,14 @@ class MemoryFile:
 
     @property
     def allocated(self) -> int:
-        """Bytes of memory that it has already."""
+        """Bytes already allocated to it."""
         return os.fstat(self.descriptor).st_blocks * _BLOCK
 
     def refusal(self, layout: Layout) -> str | None:
-        """Return why its content cannot be used; an empty text if there is none, None if it can.
+        """Return why its content cannot be used; None if it can, an empty text if it has none.
 
         Args:
-            layout: how it has to be.
+            layout: the layout that it must have.
         """
         there = os.pread(self.descriptor, KEPT_AT + KEPT.size, 0)
         if not there.strip(b"\0"):
@@ -107,14 +107,14 @@ class MemoryFile:
         return None
 
     def reserve(self, size: int, *, clear: bool) -> None:
-        """Make it so long, and have memory for all of it.
+        """Set its size, and allocate memory for all of it.
 
         Args:
             size: bytes.
             clear: whether to fill it with zeros.
 
         Raises:
-            OSError: there is too little.
+            OSError: there is too little memory.
         """
         if clear:
             os.ftruncate(self.descriptor, 0)
@@ -128,10 +128,10 @@ class MemoryFile:
 
 
 def _lock(descriptor: int) -> None:
-    """Lock a file, which workers of a server that was killed may still have.
+    """Lock a file that workers of a killed server may still have locked.
 
     Raises:
-        OSError: others keep it.
+        OSError: other processes keep the lock.
     """
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -146,34 +146,34 @@ def _lock(descriptor: int) -> None:
 
 
 def begin(memory: memoryview | mmap.mmap, now: float) -> None:
-    """Note in a new table from when uses count."""
+    """Record in a new table the second from which uses are counted."""
     KEPT.pack_into(memory, KEPT_AT, 0, 0.0, 0.0, int(now) - _BEFORE, 0)
 
 
 def origin_of(memory: memoryview | mmap.mmap) -> int:
-    """Return the unix second from which uses count."""
+    """Return the unix second from which uses are counted."""
     return int(KEPT.unpack_from(memory, KEPT_AT)[3])
 
 
 def close(memory: mmap.mmap, layout: Layout, now: float, wall: float) -> None:
-    """Note that a table is whole, when nobody writes any more.
+    """Mark a table as whole, when no process writes any more.
 
     Args:
         memory: the mapping.
         layout: its layout.
-        now: the unix time as the server has it.
-        wall: the same as the system has it.
+        now: the unix time by the server's clock.
+        wall: the unix time by the system's clock.
     """
     origin = origin_of(memory)
     KEPT.pack_into(memory, KEPT_AT, 0, now, wall, origin, 0)
     KEPT.pack_into(memory, KEPT_AT, 0, now, wall, origin, _checksum(memory, layout))
-    memory.flush()  # if it is on a disk, whose power may fail, all else comes before
+    memory.flush()  # on a disk, write all else first, in case of a power failure
     memory[KEPT_AT] = 1
     memory.flush(0, mmap.PAGESIZE)
 
 
 def reopen(memory: mmap.mmap, layout: Layout, now: float) -> tuple[float, int]:
-    """Take a table that was closed; until it is closed again it is not whole.
+    """Reopen a table that was closed, and mark it as not whole until it is closed again.
 
     Args:
         memory: the mapping.
@@ -181,11 +181,11 @@ def reopen(memory: mmap.mmap, layout: Layout, now: float) -> tuple[float, int]:
         now: the unix time.
 
     Returns:
-        Seconds by which expiries move, 0 unless a clock was set meanwhile, and those by which the
-        times of uses do.
+        Seconds by which expiries move, 0 unless a clock was set meanwhile, and seconds by which
+        the times of uses move.
 
     Raises:
-        ValueError: it was not closed, or changed since.
+        ValueError: it was not closed, or has been changed since.
     """
     whole, stopped, wall, origin, checksum = KEPT.unpack_from(memory, KEPT_AT)
     if whole != 1:
@@ -203,7 +203,7 @@ def reopen(memory: mmap.mmap, layout: Layout, now: float) -> tuple[float, int]:
 
 
 def _checksum(memory: mmap.mmap, layout: Layout) -> int:
-    """Return a checksum of what says how to read the records."""
+    """Return a checksum of the headers needed to read the records."""
     regions_end = layout.regions_at + _REGION_SIZE * (REGIONS + 1)
     headers_end = layout.headers_at + SEGMENT_HEADER * layout.segments
     total = zlib.crc32(memory[: KEPT_AT + _SUMMED])

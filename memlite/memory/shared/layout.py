@@ -3,15 +3,15 @@
 All numbers are little endian and aligned to their size.
 
 ====================  ==================================================================
-at                    what
+offset                content
 ====================  ==================================================================
 0                     the header: `HEADER`, then from 128 the flush epoch, the time of a
-                      delayed flush, the number of segments that were ever opened, and `KEPT`
+                      delayed flush, the number of segments ever opened, and `KEPT`
 ``regions_at``        256 regions of 128 bytes, and one for the lock of the log: 64 bytes
                       for a mutex, then the last serial number, items, bytes, busy
 ``slots_at``          the slots of all regions, 8 bytes each
 ``states_at``         for each slot, when and how often its item was used: 4 bytes
-``ghosts_at``         for each slot, the name of a key that was evicted: 2 bytes
+``ghosts_at``         for each slot, the name of an evicted key: 2 bytes
 ``headers_at``        for each segment 128 bytes: generation, order, flush epoch; state, owner,
                       bytes used, queue; last expiry; at 64, bytes of dead records
 ``segments_at``       the segments, in which records follow each other
@@ -69,22 +69,23 @@ __all__ = [
 
 MAGIC: Final = b"memlite\0"
 VERSION: Final = 3
-"""`_native.c` has the same: a module that was compiled for another is not used."""
+"""`_native.c` has the same: a module compiled for another version is not used."""
 REGIONS: Final = 256
 EMPTY: Final = 0
 GONE: Final = 1
-"""A slot whose item was removed, and behind which others are found."""
+"""A slot whose item was removed; probing goes on past it."""
 PLACE_BITS: Final = 50
-"""Bits of a slot that hold the place of a record, in units of 8 bytes; then part of its hash."""
+"""Bits of a slot that hold the place of a record, in units of 8 bytes; the rest hold part of its
+hash."""
 PLACE: Final = (1 << PLACE_BITS) - 1
 
 FREE, OPEN, SEALED, EVICTING, PARKED = range(5)
 UNNAMED, META, LIVE, KEEP, USED, DEAD = 1, 2, 16, 32, 64, 128
-"""Kinds of records. `LIVE` is set while an index is made again, `KEEP` and `USED` only in calls."""
+"""Kinds of records. `LIVE` is set while the index is rebuilt, `KEEP` and `USED` only in calls."""
 EXPIRY: Final = 2048
-"""Only in calls, too: the item expires when the one in whose place it is stored does."""
+"""Also only in calls: the new item takes over the expiry of the item that it replaces."""
 MET_NONE, MET_EXPIRED, MET_EXPIRED_UNFETCHED, MET_FLUSHED = range(4)
-"""What a command finds where it stores or removes an item: nothing or a live item, or others."""
+"""What a command found where it stored or removed an item. `MET_NONE`: a live item or none."""
 
 HEADER: Final = struct.Struct("<8sIIQIIIIQQQQQQ")
 EPOCH_AT: Final = 128
@@ -92,62 +93,62 @@ FLUSH_AT: Final = 136
 ORDER_AT: Final = 144
 KEPT_AT: Final = 152
 KEPT: Final = struct.Struct("<QddQI")
-"""For a table in a file: 1 if it was closed in order, the server's and the system's unix time then,
-the unix second from which uses count, and a checksum."""
+"""For a table in a file: 1 if it was closed cleanly, the server's and the system's unix time then,
+the unix second from which uses are counted, and a checksum."""
 PARKED_AT: Final = 192
-"""How many segments are parked, without memory; then how many should be, and the limit that asks
-for that (``cache_memlimit``)."""
+"""How many segments are parked, without memory; how many should be; and the limit that requires it
+(``cache_memlimit``)."""
 STEPS_AT: Final = 216
-"""4 bytes each: the segment that is evicted step by step, plus one, or 0; how far that has come;
-how many bytes of items may still be kept for their uses; whether all are kept; whether a change of
+"""4 bytes each: the segment being evicted step by step, plus one, or 0; the offset reached; how
+many bytes of items may still be kept for their uses; whether all are kept; whether a change of
 segments is under way."""
 RECORD: Final = struct.Struct("<IIQdIHBB")
-"""Length of the reply, hash, cas unique, expiry, second it was stored, bytes after the reply,
+"""Length of the reply, hash, cas unique, expiry, second of the store, bytes after the reply,
 length of the key, kind."""
 RECORD_SIZE: Final = RECORD.size
 EVICTED: Final = struct.Struct("<dIII")
-"""What a table tells of an item that it has evicted: expiry, state, length of the reply, length of
-the key; then the key, and the reply as far as its value, or somewhat further (`HEAD`)."""
+"""The report of an evicted item: expiry, state, length of the reply, length of the key; then the
+key, and the beginning of the reply, at least up to its value (`HEAD` bytes)."""
 MAX_EVICTED: Final = 65536
-"""How many items it tells of before somebody takes notice."""
+"""The most reports of evicted items that wait to be collected."""
 HEAD: Final = 300
 _REGION_SIZE: Final = 128
 REGION_FIELDS: Final = 64
-"""Where the numbers of a region begin, after its mutex: serial, items, bytes, busy."""
+"""Offset of a region's numbers, after its mutex: serial, items, bytes, busy."""
 _PAGE: Final = 4096
-# Bytes of memory for each slot. The smallest records take less: if most are small, segments are
-# evicted for their slots.
+# Bytes of memory per slot. The smallest records take less: if most are small, segments are evicted
+# to free slots.
 _PER_SLOT: Final = 160
 _SLOT_SIZE: Final = 8 + 4 + 2
 SEGMENT_HEADER: Final = 128
 COUNTERS: Final = 16
-"""Counters of dead bytes of each segment: of each worker its own, if there are no more."""
+"""Counters of dead bytes per segment: one per worker, if there are no more workers than that."""
 NEVER: Final = 0xFFFFFFFFFFFFFFFF
-"""The last expiry of a segment in which an item has none."""
+"""The last expiry of a segment that has an item without expiry."""
 HARDLY: Final = 16
-"""A segment with items in no more than this part of it is used again at once."""
+"""A segment is reused at once if items take at most 1/`HARDLY` of it."""
 NOBODY: Final = 0xFFFFFFFF
-"""Owns the segment that the main queue is filled into. While a segment is evicted, its owner is the
-segment that its items move into; nobody, if that is this one."""
-# More than a record has beyond what `item_total` counts: its header, the words of the reply.
+"""The owner of the segment that the main queue fills. While a segment is evicted, its owner field
+names the segment that its items move into; `NOBODY` if that is the main queue's."""
+# An upper bound for the parts of a record that `item_total` omits: its header, the reply's words.
 _MORE: Final = 512
 
 
 def record_size(length: int, extra: int) -> int:
-    """Return the bytes that a record takes."""
+    """Return the size of a record in bytes."""
     return RECORD_SIZE + length + extra + 7 & ~7
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything is in a mapping.
+    """The places of all parts of a mapping.
 
     Attributes:
         size: bytes of the mapping.
         slots: slots in each region.
         segments: the number of segments.
         segment_size: bytes of each.
-        regions_at: where the regions begin; so on.
+        regions_at: where the regions begin; likewise the others.
     """
 
     size: int
@@ -166,12 +167,12 @@ class Layout:
         """Divide a mapping.
 
         Args:
-            size: bytes of the mapping (``-m``); everything is within.
+            size: bytes of the mapping (``-m``), for everything.
             item_size: bytes of the largest item (``-I``).
             workers: how many processes write; each has an open segment.
 
         Raises:
-            ConfigError: there is too little memory for them.
+            ConfigError: there is too little memory for that.
         """
         segment_size = _round_up(item_size + _MORE, _PAGE)
         slots = max(16, size // _PER_SLOT // REGIONS)
@@ -197,7 +198,7 @@ class Layout:
         """Return the layout of a mapping.
 
         Raises:
-            ConfigError: it has none, or another.
+            ConfigError: it has no layout, or a different one.
         """
         magic, version, regions, size, slots, segments, segment_size, _, *places = (
             HEADER.unpack_from(memory)

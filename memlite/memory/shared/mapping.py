@@ -41,7 +41,7 @@ _EMPTY_SLOTS: Final = bytes(8 * 512)
 
 
 class SharedTable(Protocol):
-    """What `PureTable` and the table in C have in common; `PureTable` says what they do."""
+    """The common interface of `PureTable` and the table in C; `PureTable` documents it."""
 
     second: int
     offset: float
@@ -81,32 +81,32 @@ class SharedTable(Protocol):
 
 @functools.cache
 def native() -> Any:
-    """Return the module of the table in C, None if it was not compiled, or for another layout."""
+    """Return the module of the table in C; None if not compiled, or compiled for another layout."""
     return extension("memlite.memory.shared._native", VERSION)
 
 
 class Mapping:
-    """A shared table, and what is asked of it as a whole.
+    """A shared table, with the operations on the table as a whole.
 
     Args:
         size: bytes of memory (``-m``), for everything.
         item_size: bytes of the largest item (``-I``).
         workers: how many processes will write.
         compiled: whether to use the table in C; None: if there is one.
-        file: keeps the table; by default nothing does.
-        now: the unix time; by default that of the system.
+        file: the file that keeps the table; none by default.
+        now: the unix time; by default, the system's.
 
     Attributes:
-        layout: where everything is.
+        layout: the layout.
         table: the items.
-        kept: how many items the file has kept; None if it is not used, or was new.
-        refused: why its content was not used; empty if it was, or there was none.
-        kept_in: the file that keeps it, or None.
-        origin: the unix second from which uses count.
+        kept: how many items the file had kept; None if its content was not used, or it was new.
+        refused: why the file's content was not used; empty if it was, or there was none.
+        kept_in: the file that keeps the table, or None.
+        origin: the unix second from which uses are counted.
 
     Raises:
         ConfigError: the memory is too small for that.
-        StartError: there is not that much memory.
+        StartError: the system has too little memory.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Mapping:
         self.table.init_locks()
 
     def _map(self, size: int, file: keeping.MemoryFile | None) -> None:
-        """Map the memory; it has zeros and a header, or what the file has kept."""
+        """Map the memory, which is all zeros or has the table that the file kept."""
         try:
             if file is None:
                 self._file = os.memfd_create("memlite")
@@ -144,7 +144,7 @@ class Mapping:
         self._words = self._view[: size & ~7].cast("Q")
 
     def _make_table(self, file: keeping.MemoryFile | None, now: float) -> None:
-        """Make the table, of what was kept or empty."""
+        """Make the table, from the file's content or empty."""
         if self._view[0]:
             try:
                 shift, later = keeping.reopen(self._memory, self.layout, now)
@@ -170,9 +170,9 @@ class Mapping:
         """Keep the table in its file, when no process writes any more.
 
         Args:
-            now: the unix time as the server has it.
+            now: the unix time by the server's clock.
         """
-        self.table.attach(0)  # finishes what one that was killed had begun
+        self.table.attach(0)  # completes what a killed process had begun
         keeping.close(self._memory, self.layout, now, time.time())
 
     def attach(self, *, compiled: bool = False) -> SharedTable:
@@ -183,32 +183,33 @@ class Mapping:
         return self._sum(1)
 
     def __bool__(self) -> bool:
-        """Return True, also if it is empty."""
+        """Return True, even if it is empty."""
         return True
 
     @property
     def limit(self) -> int:
-        """Bytes that it may take, all in all."""
+        """Bytes that it may take in total."""
         return self._words[_LIMIT] or self.layout.size
 
     @property
     def over(self) -> bool:
-        """Whether it takes more than that, until `settle` has given it back."""
+        """Whether it takes more than the limit; `settle` gives the excess back."""
         return self._words[_PARKED] < self._words[_TO_PARK]
 
     def resize(self, limit: int) -> bool:
-        """Set the limit; `settle` does what it asks for.
+        """Set the limit; `settle` then enforces it.
 
         Args:
-            limit: bytes, no more than the size that it was made with.
+            limit: bytes, at most the size that the mapping was made with.
 
         Returns:
-            Whether that is possible: a file has one size, workers need room, memory may be short.
+            Whether that is possible: a file has a fixed size, workers need room, and memory may be
+            short.
         """
         layout = self.layout
         surplus = -(-(layout.size - limit) // layout.segment_size)
         if limit == self.limit and self._words[_PARKED] <= self._words[_TO_PARK]:
-            return True  # unless who raised it was killed meanwhile
+            return True  # not if the process that raised it was killed midway
         most = layout.segments - self._workers - 3
         if self.kept_in is not None or limit > layout.size or surplus > most:
             return False
@@ -229,7 +230,7 @@ class Mapping:
         return True
 
     def settle(self) -> bool:
-        """Give back the memory of a segment, if the limit asks for that; return whether it did."""
+        """Give back the memory of one segment if over the limit; return whether it did."""
         return self.over and self.table.park() >= 0
 
     def _at(self, segment: int) -> int:
@@ -255,12 +256,12 @@ class Mapping:
         return chain.from_iterable(self.key_batches())
 
     def key_batches(self) -> Iterator[list[bytes]]:
-        """Yield the same in batches of a few hundred, many of which may be empty."""
+        """Yield these keys in batches of a few hundred; many batches may be empty."""
         layout, memory = self.layout, self._memory
         end = layout.slots_at + 8 * layout.slots * REGIONS
         for at in range(layout.slots_at, end, len(_EMPTY_SLOTS)):
             slots = memory[at : min(at + len(_EMPTY_SLOTS), end)]
-            if slots == _EMPTY_SLOTS:  # to look at each would take a hundred times as long
+            if slots == _EMPTY_SLOTS:  # examining each slot would take a hundred times as long
                 yield []
             else:
                 words = memoryview(slots).cast("Q").tolist()
@@ -268,9 +269,9 @@ class Mapping:
                 yield [key for key in keys if key is not None]
 
     def _key_in(self, slot: int) -> bytes | None:
-        """Return the key of the item that a slot points to by now; None if there is none.
+        """Return the key of the item that a slot now points to; None if there is none.
 
-        Its segment may be used again meanwhile, which its generation tells.
+        Its segment may be reused meanwhile, which its generation shows.
         """
         words, layout = self._words, self.layout
         while (word := words[slot]) > GONE:
@@ -290,10 +291,10 @@ class Mapping:
         return self._memory[begin : begin + size]
 
     def verify(self) -> None:
-        """Check that everything agrees, while nobody writes.
+        """Check that the table is consistent, while no process writes.
 
         Raises:
-            AssertionError: something does not.
+            AssertionError: it is not.
         """
         layout, items, used = self.layout, [0] * REGIONS, [0] * REGIONS
         first = layout.slots_at // 8

@@ -1,9 +1,9 @@
-"""What one process has found in a shared table lately: its replies need no probing and no copy.
+"""A process's cache of recent finds in a shared table: hits need no probing and no copy.
 
-An entry holds exactly while its slot has the same word, its record the same expiry, and the table
-the same stamp: the flush epoch, the time of a delayed flush, and the number of segments that were
-ever opened. While the last is the same, no memory of a record was written over, so a slot with the
-same word refers to the same record.
+An entry is valid exactly while its slot has the same word, its record the same expiry, and the
+table the same stamp: the flush epoch, the time of a delayed flush, and the number of segments ever
+opened. While that number is the same, no record has been overwritten, so a slot with the same word
+refers to the same record.
 """
 
 import mmap
@@ -14,36 +14,36 @@ from memlite.memory.shared.layout import EPOCH_AT, KEPT_AT
 __all__ = ["STAMP", "Entry", "Near"]
 
 STAMP: Final = slice(EPOCH_AT, KEPT_AT)
-"""Where the stamp is in the header."""
+"""The place of the stamp in the header."""
 
 Entry = tuple[int, int, int, int, float, bytes]
-"""Slot, its word, place of the expiry in units of 8 bytes, its bits, the expiry, the reply."""
+"""Slot, its word, place of the expiry in units of 8 bytes, the expiry's bits, the expiry, reply."""
 
 _AT_MOST: Final = 4 * 1024 * 1024
 _LARGEST: Final = 16 * 1024
-# What CPython takes for an entry besides its line and reply: dicts, a tuple, numbers, headers.
+# CPython's memory per entry besides line and reply: dicts, a tuple, numbers, headers.
 _OVERHEAD: Final = 400
 
 
 class Near:
-    """Replies by request line, of at most 4 MB; all are forgotten when it is full.
+    """Replies by request line, of at most 4 MB; a full cache is cleared.
 
     Attributes:
-        hot: entries whose use in this second needs no further note: their items are known to have
-            been used as often as is counted.
-        stamp: that of all entries.
+        hot: entries whose uses in this second need not be recorded any more: their items are known
+            to have the highest count of uses.
+        stamp: the stamp of all entries.
     """
 
     __slots__ = ("_known", "_size", "hot", "stamp")
 
     def __init__(self) -> None:
         self.hot: dict[bytes, Entry] = {}
-        self._known: dict[bytes, Entry] = {}  # all, those of `hot` too
+        self._known: dict[bytes, Entry] = {}  # all entries, including `hot`
         self._size = 0
         self.stamp = b""
 
     def known(self, line: bytes, memory: mmap.mmap) -> Entry | None:
-        """Return an entry, after all are forgotten if the stamp has changed."""
+        """Return an entry; if the stamp has changed, forget all entries first."""
         stamp = memory[STAMP]
         if stamp != self.stamp:
             self.clear()
@@ -51,7 +51,7 @@ class Near:
         return self._known.get(line)
 
     def keep(self, line: bytes, entry: Entry) -> None:
-        """Keep what was found since `known` was called."""
+        """Keep an entry that was found after `known` was called."""
         size = len(entry[5]) + len(line) + _OVERHEAD
         if size > _LARGEST:
             return

@@ -1,7 +1,7 @@
 """The shared table in Python: the counterpart of `_native.c`, which explains the protocol.
 
-Other processes are kept out by locks on bytes of the file, which the kernel releases when their
-holder ends. Reads take none where the processor keeps the order of stores and loads (x86).
+Locks on bytes of the file exclude other processes; the kernel releases them when their holder
+ends. Reads take no lock on processors that keep the order of stores and loads (x86).
 """
 
 import mmap
@@ -57,33 +57,33 @@ from memlite.memory.shared.recovery import recover
 __all__ = ["PureTable", "Stored"]
 
 Stored = tuple[bytes, float, int, int, int, bytes]
-"""Reply, expiry, cas unique, state, kind, and what follows the reply."""
+"""Reply, expiry, cas unique, state, kind, and the extra bytes after the reply."""
 
 _LOG: Final = REGIONS
 _EPOCH_WORD: Final = EPOCH_AT // 8
 _TAG: Final = (1 << 64 - PLACE_BITS) - 1
 _READ: Final = struct.Struct("<I12xd7xB")
-"""What a read needs of a record: length of the reply, expiry, kind."""
-# Places of the numbers in the header of a segment, in units of 8 and of 4 bytes; its size in both.
+"""The fields of a record that a read needs: length of the reply, expiry, kind."""
+# Offsets of the fields in a segment header, in units of 8 and of 4 bytes; its size in both.
 _GEN, _ORDER, _EPOCH = range(3)
 _LATEST: Final = 5
 _STATE, _OWNER, _USED, _MAIN = range(6, 10)
 _DEAD: Final = 16
 _WIDE: Final = SEGMENT_HEADER // 8
 _NARROW: Final = SEGMENT_HEADER // 4
-# Victims for one segment after which no item is kept for its uses, and none is cleaned.
+# After this many victims for one segment, no item is kept for its uses; later, none is cleaned.
 _KEEP_ALL: Final = 16
 _CLEAN_ALL: Final = 32
 _TRIES: Final = 64
-# Bytes of its segment that a worker fills from one step to the next; records that a step passes
-# over; how many steps there are at once where a large item is stored.
+# Bytes of its segment that a worker fills between two steps; records examined per step; the most
+# steps done at once when a large item is stored.
 _STEP: Final = 512
 _STEP_RECORDS: Final = 256
 _MAX_STEPS: Final = 16
 _VICTIM, _REACHED, _KEEP, _CLEAN, _CHANGING = range(5)
 _UNLIMITED: Final = 0xFFFFFFFF
 _SERIAL, _ITEMS, _BYTES, _BUSY = range(4)
-# How often a store evicts a segment for its slots, and the result that asks for it.
+# How often a store tries, evicting a segment for its slots in between; the result that requests it.
 _SHED: Final = 5
 _CROWDED: Final = -2
 _DOUBLE: Final = struct.Struct("<d")
@@ -92,7 +92,7 @@ _IN_ORDER: Final = platform.machine() in ("x86_64", "AMD64", "i686")
 
 
 class _Lock:
-    """The lock of a region; a context manager made once costs a third of a generator's."""
+    """The lock of a region. A reused context manager costs a third of a generator-based one."""
 
     __slots__ = ("_give", "_region", "_take")
 
@@ -107,27 +107,28 @@ class _Lock:
 
 
 _Found = tuple[int, int, tuple[int, int, int, float, int, int, int, int]]
-"""A slot, among all; where its record is; the record, as `RECORD` has it. To make a named tuple
-takes three times as long."""
+"""The number of a slot among all; the place of its record; the record, as unpacked by `RECORD`.
+Creating a named tuple would take three times as long."""
 
 
 class PureTable:
-    """Items by request line, in a mapping that processes share.
+    """Items by request line, in a mapping shared by several processes.
 
     Args:
         memory: the mapping, with a layout.
-        file: its file, which other processes have too.
+        file: its file, which the other processes have open too.
 
     Attributes:
-        second: the current unix second, of which the lower 27 bits are noted as uses.
-        offset: what to add to the monotonic clock for the unix time.
-        evicted: a list of live items that it evicts, while somebody watches, as `layout` has them.
+        second: the current unix second; its lower 27 bits are recorded as the time of uses.
+        offset: added to the monotonic clock to get the unix time.
+        evicted: a list to which evicted live items are added while they are watched, in the form
+            of `layout.EVICTED`; None otherwise.
         evictions: live items that this process has evicted.
-        evicted_unfetched: those of them that were never read.
-        reclaimed: expired items that it has evicted.
-        expired_unfetched: those of them that were never read.
-        met: what the last `store` or `delete` found, as `layout` has it.
-        reinserted: items that it kept when it evicted their segment.
+        evicted_unfetched: evicted live items that were never read.
+        reclaimed: expired items that this process has evicted.
+        expired_unfetched: evicted expired items that were never read.
+        met: what the last `store` or `delete` found, one of `layout.MET_NONE` etc.
+        reinserted: items that this process kept when it evicted their segment.
         evicts: whether live items make room for others.
     """
 
@@ -154,15 +155,15 @@ class PureTable:
         self._mine = self._filled = -1
         self._steps = view[STEPS_AT : STEPS_AT + 20].cast("I")
         self._next = -1  # becomes `_mine` when that is full
-        self._soft = 0  # how far `_mine` is filled before there is something to do ahead
-        self._tries = 0  # victims that were chosen ahead, since `_mine` was opened
+        self._soft = 0  # fill level of `_mine` at which work ahead is due
+        self._tries = 0  # victims chosen ahead since `_mine` was opened
         self._crowded = False  # whether a region was found with few slots left
-        self._unlikely = 0  # so many times `_worn` need not look again
+        self._unlikely = 0  # how many calls of `_worn` may skip the search
         self._held = -1
-        self._epoch = 0  # that of the flushes before it was held: later ones come after
+        self._epoch = 0  # flush epoch at `hold`; later flushes come after it
         self._worker = 0
         self._second = 0
-        self._fetched = FETCHED  # with the second, as the state of an item that is read
+        self._fetched = FETCHED  # the state of an item read in this second, but for its uses
         self.offset = 0.0
         self.evicted: list[bytes] | None = None
         self.evictions = self.evicted_unfetched = 0
@@ -183,17 +184,17 @@ class PureTable:
     @second.setter
     def second(self, second: int) -> None:
         if second != self._second:
-            self._hot.clear()  # the next use of each has to be noted
+            self._hot.clear()  # the next use of each entry has to be recorded
         self._second = second
         self._fetched = second << STATE_BITS & 0xFFFFFFFF | FETCHED
 
     def init_locks(self) -> None:
-        """Do nothing: the kernel has the locks."""
+        """Do nothing: the kernel keeps the locks."""
 
     def attach(self, worker: int) -> None:
-        """Become a worker; go on with the segment that one of this number, killed since, had open.
+        """Become a worker, and resume the segment that an earlier one with its number left open.
 
-        Without that, a segment would be lost with each that is killed, and items be evicted for it.
+        Otherwise, each worker that is killed would cost a segment, for which items are evicted.
         """
         self._worker = worker
         self._mine = self._next = -1
@@ -208,7 +209,7 @@ class PureTable:
                     self._narrow[_NARROW * number + _STATE] = FREE
                 elif self._mine < 0:
                     self._mine = number
-                else:  # there is one, unless two processes had the number
+                else:  # at most one, unless two processes had the number
                     self._narrow[_NARROW * number + _STATE] = SEALED
         for region in range(REGIONS):
             if self._words[self._regions[region] + _BUSY]:  # its holder was killed, or is at work
@@ -216,7 +217,7 @@ class PureTable:
                     pass
 
     def recover(self, now: float, shift: float, later: int) -> int:
-        """Make the index again; see `recovery.recover`."""
+        """Rebuild the index; see `recovery.recover`."""
         return recover(self._memory, now, shift, later)
 
     # Locks
@@ -250,10 +251,10 @@ class PureTable:
         self._words[fields + _BYTES] = sum(record_size(one[0], one[5]) for one in records)
 
     def hold(self, line: bytes, size: int) -> None:
-        """Keep others from changing a key until `release`.
+        """Keep other processes from changing a key until `release`.
 
-        There is a slot for it then, and room for a record that is `size` bytes longer. No segment
-        can be opened, and a flush is not seen: the command comes before it.
+        This also reserves a slot, and room for a record `size` bytes longer. Until the release, no
+        segment can be opened, and flushes are not seen: they take effect after the command.
         """
         if not _is_line(line):
             return
@@ -307,9 +308,9 @@ class PureTable:
         return bool(at) and at <= time.monotonic() + self.offset
 
     def flush(self, at: float) -> None:
-        """Make every item absent, now (0) or at a unix time; segments are used again as they come.
+        """Invalidate every item, now (0) or at a unix time; segments are reused as usual.
 
-        A later call replaces one that is still pending.
+        A later call replaces a pending one.
         """
         with self._lock(_LOG):
             if not at:
@@ -317,7 +318,7 @@ class PureTable:
             self._flush_at[0] = at
 
     def drop_flushed(self, line: bytes) -> bool:
-        """Forget an item that a flush has made absent; return whether there was one."""
+        """Remove a flushed item; return whether there was one."""
         if not _is_line(line) or not self._words[EPOCH_AT // 8]:
             return False
         with self._lock(hash(line) >> 24 & 0xFF):
@@ -377,7 +378,7 @@ class PureTable:
         return -1
 
     def _clear(self, slot: int, place: int, size: int) -> None:
-        """Empty a slot, and those before it that only led to it."""
+        """Empty a slot, and the removed slots before it that only led to it."""
         slots, count = self._slots, self._slots_of
         region, at = divmod(slot, count)
         fields, base = self._regions[region], region * count
@@ -385,7 +386,7 @@ class PureTable:
         self._words[fields + _BYTES] -= size
         self._count_dead(self._segment_of(place), size)
         slots[slot] = GONE
-        self._memory[place + RECORD_SIZE - 1] |= DEAD  # not before: eviction passes over it then
+        self._memory[place + RECORD_SIZE - 1] |= DEAD  # not earlier: eviction skips dead records
         if slots[base + (at + 1) % count] != EMPTY:
             return
         while slots[base + at] == GONE:
@@ -412,7 +413,7 @@ class PureTable:
             self._wide[_WIDE * segment + _LATEST] = latest
 
     def _ghost_of(self, low: int, tag: int) -> tuple[int, int]:
-        """Return where it is remembered that a key was evicted, and as what."""
+        """Return the place of a key's ghost, and the name that stands for the key there."""
         return (low >> 24) * self._slots_of + self._first(low), (tag << 2 | low & 3) & 0xFFFF | 1
 
     def _begin(self, segment: int, owner: int, main: int) -> None:
@@ -443,7 +444,7 @@ class PureTable:
         )
 
     def _main_with(self, size: int) -> int:
-        """Return the segment of the main queue that is being filled, with room; -1 for none."""
+        """Return the segment that the main queue fills, with `size` bytes free; -1 for none."""
         if self._fills_main(self._filled) and self._has_room(self._filled, size):
             return self._filled  # as before: no need to look
         for segment in range(self._layout.segments):
@@ -463,7 +464,7 @@ class PureTable:
         return segment >= 0 and narrow[at + _STATE] == OPEN and narrow[at + _OWNER] == NOBODY
 
     def _gone(self, segment: int, now: float) -> int:
-        """Return the bytes of records in a segment that are no items, as far as that is known."""
+        """Return the bytes of dead records in a segment, as far as known without reading them."""
         used = self._narrow[_NARROW * segment + _USED]
         latest = self._wide[_WIDE * segment + _LATEST]
         if self._wide[_WIDE * segment + _EPOCH] != self._words[EPOCH_AT // 8]:
@@ -474,13 +475,13 @@ class PureTable:
         return min(used, sum(self._narrow[first : first + COUNTERS]) & 0xFFFFFFFF)
 
     def _choose(self, need: int = 0) -> tuple[int, bool]:
-        """Return which segment to use again, and whether its items are to be kept.
+        """Return which segment to reuse, and whether its items are to be kept.
 
-        That pays if a sixth of it is dead, or if they take no more than half of it, whatever the
-        rest is: two such segments go into one. Where nothing may be evicted, `need` bytes have to
-        fit beside them. Else S3-FIFO, by segments: new items come into the small queue, a tenth of
-        all; those used twice or more while they were there go on into the main queue, the others
-        leave a name, by which they count as used twice when they come back.
+        Cleaning pays if a sixth of the segment is dead, or if its items take no more than half of
+        it: two such segments fit into one. Where nothing may be evicted, `need` bytes must fit
+        beside them. Otherwise, S3-FIFO by segments: new items enter the small queue, a tenth of
+        all; items used at least twice there move to the main queue, and the others leave a name
+        among the ghosts, so that they count as used twice when they return.
         """
         oldest, emptiest, small = [-1, -1], -1, 0
         whole, least = self._layout.segment_size, self._layout.segment_size + 1
@@ -507,10 +508,10 @@ class PureTable:
         return oldest[1], False
 
     def _worn(self) -> int:
-        """Return a segment with hardly any items, or -1.
+        """Return the youngest segment with hardly any items, or -1.
 
-        It is used again before one that nobody has used for long. Of these it is the youngest,
-        which is in the caches and page tables of whoever overwrites the same items all the time.
+        It is reused before one that has been idle for long: it is still in the caches and page
+        tables of a process that keeps overwriting the same items.
         """
         if self._unlikely:
             self._unlikely -= 1
@@ -523,11 +524,11 @@ class PureTable:
             if self._narrow[_NARROW * segment + _USED] - self._gone(segment, now) <= few:
                 found = segment
         if found < 0:
-            self._unlikely = self._layout.segments // 256  # to look at many takes long
+            self._unlikely = self._layout.segments // 256  # searching many takes long
         return found
 
     def _mark_evicted(self, victim: int, into: int) -> None:
-        """Note that a segment is about to be freed, and where its items move; see `_finish`."""
+        """Record that a segment is about to be freed, and where its items move; see `_finish`."""
         self._steps[_CHANGING] = 1
         self._narrow[_NARROW * victim + _OWNER] = into if into >= 0 else NOBODY
         self._narrow[_NARROW * victim + _STATE] = EVICTING
@@ -537,10 +538,10 @@ class PureTable:
         self._steps[_CHANGING] = 0
 
     def _finish(self) -> None:
-        """Carry out what a process that was killed had begun, before all else with segments.
+        """Complete an eviction that a killed process had begun, before all else with segments.
 
-        All items are kept: it may have been cleaning. What they move into is its own segment, if
-        that was open already. Nobody else writes there: whoever takes its place comes here first.
+        All items are kept, as it may have been cleaning. They move into that process's own segment
+        if it was already open. No other process writes there: its successor calls this first.
         """
         if not self._steps[_CHANGING]:
             return
@@ -566,14 +567,14 @@ class PureTable:
     def _count_last(self, segment: int) -> None:
         """Count a record that a process had moved to the end of a segment when it was killed.
 
-        The other way round, records that no slot points to would need room that there is not.
+        In the reverse order, records that no slot points to would take up room.
         """
         layout, used = self._layout, self._narrow[_NARROW * segment + _USED]
         at = layout.segments_at + segment * layout.segment_size + used
         if used + RECORD_SIZE > layout.segment_size:
             return
         length, low, _, _, _, extra, _, _ = RECORD.unpack_from(self._memory, at)
-        with self._lock(low >> 24):  # whatever is there: slots tell
+        with self._lock(low >> 24):  # it may be garbage: slots decide
             if self._slot_of(low, at // 8) >= 0:
                 self._narrow[_NARROW * segment + _USED] = used + record_size(length, extra)
 
@@ -587,19 +588,19 @@ class PureTable:
         self, victim: int, most: int, *, clean: bool, into: int = -1, keep: int = 0,
         reached: int = 0,
     ) -> tuple[int, int, int]:  # fmt: skip
-        """Free a segment; items that are worth it, or all if it is to be `clean`, move elsewhere.
+        """Free a segment, and move items used often enough, or all if `clean`, elsewhere.
 
         Args:
             victim: the segment.
-            most: over how many records to pass.
+            most: how many records to examine.
             clean: whether all items are kept.
-            into: where they move; -1 for the main queue.
-            keep: how many bytes at most, unless it is to be clean.
-            reached: where to begin.
+            into: the segment that they move into; -1 for the main queue.
+            keep: how many bytes of items to keep at most, unless `clean`.
+            reached: the offset to begin at.
 
         Returns:
-            1 if it is free, 2 if there are more records, 0 if there was no room for what had to be
-            kept; how many bytes may still be kept; how far it has come.
+            1 if the segment is free, 2 if it has more records, 0 if there was no room for items
+            that had to be kept; how many bytes may still be kept; the offset reached.
         """
         narrow, layout, memory = self._narrow, self._layout, self._memory
         self._mark_evicted(victim, into)
@@ -655,7 +656,7 @@ class PureTable:
         if at < end:
             self._mark_as(victim, SEALED)
             return 2, keep, at - base
-        # While it is marked as evicted: after a kill, nobody steps on in one that is used again.
+        # While still EVICTING: after a kill, no process may go on with steps in a reused segment.
         if self._steps[_VICTIM] == victim + 1:
             self._steps[_VICTIM] = 0
         self._wide[_WIDE * victim + _GEN] += 1
@@ -664,7 +665,7 @@ class PureTable:
         return 1, keep, 0
 
     def _tell_evicted(self, place: int, state: int) -> None:
-        assert self.evicted is not None  # noqa: S101 - somebody watches
+        assert self.evicted is not None  # noqa: S101 - items are watched
         if len(self.evicted) < MAX_EVICTED:
             length, _, _, expires, _, _, key, kind = RECORD.unpack_from(self._memory, place)
             begin = place + RECORD_SIZE
@@ -674,7 +675,7 @@ class PureTable:
             self.evicted.append(EVICTED.pack(expires, state, length, key) + name + head)
 
     def _move(self, place: int, size: int, slot: int, target: int) -> None:
-        """Copy a record to the end of a segment, and have its slot point there."""
+        """Copy a record to the end of a segment, and point its slot there."""
         narrow, layout, memory = self._narrow, self._layout, self._memory
         used = narrow[_NARROW * target + _USED]
         copy = layout.segments_at + target * layout.segment_size + used
@@ -690,18 +691,18 @@ class PureTable:
         self._mine = -1
 
     def _compact(self, size: int) -> bool:
-        """Make room where nothing may be evicted: move the items of the segment with the fewest."""
+        """Make room where nothing may be evicted: move the items of the emptiest segment."""
         narrow = self._narrow
         for _ in range(_TRIES):
             own, mine = self._mine, self._next_in(FREE)
-            self._seal()  # it may be the one
+            self._seal()  # it may be the victim
             victim = self._choose(size)[0] if mine >= 0 else -1
             if victim < 0:
                 if own >= 0:
                     narrow[_NARROW * own + _STATE] = OPEN
                 self._mine = own
                 return False
-            # Before: no segment is free from here on until the victim is.
+            # First: from here on, no segment is free until the victim is.
             self._mark_evicted(victim, mine)
             self._begin(mine, self._worker, 0)
             self._evict(victim, clean=True, into=mine)
@@ -714,7 +715,7 @@ class PureTable:
         return self._narrow[_STATE::_NARROW].tolist().count(FREE)
 
     def _step(self, most: int) -> int:
-        """Go on with the segment that is evicted step by step; return as `_evict_some` does."""
+        """Continue the stepwise eviction of a segment; return the outcome, as `_evict_some`."""
         steps, done = self._steps, 0
         victim, keep, reached = steps[_VICTIM] - 1, steps[_KEEP], steps[_REACHED]
         if self._narrow[_NARROW * victim + _STATE] == SEALED:
@@ -733,7 +734,7 @@ class PureTable:
         steps[_VICTIM] = victim + 1
 
     def _free_two(self) -> bool:
-        """Have a segment free besides the one that always is; return whether there is."""
+        """Free a segment besides the one that is always free; return whether there is one."""
         for tries in range(_TRIES + 1):
             if self._free_segments() >= 2:
                 return True
@@ -748,10 +749,10 @@ class PureTable:
         return False
 
     def park(self) -> int:
-        """Free a segment, give its memory back, and use it no more.
+        """Free a segment, return its memory to the system, and take it out of use.
 
         Returns:
-            Its number; -1 if as many are parked as should be, or nothing can be evicted.
+            Its number; -1 if enough are parked already, or nothing can be evicted.
         """
         words, parked = self._words, PARKED_AT // 8
         if words[parked] >= words[parked + 1]:
@@ -765,7 +766,7 @@ class PureTable:
             if not self._free_two():
                 return -1
             segment, size = self._next_in(FREE), self._layout.segment_size
-            # Before anybody may use it again.
+            # Before any process can reuse it.
             self._memory.madvise(mmap.MADV_REMOVE, self._layout.segments_at + segment * size, size)
             self._steps[_CHANGING] = 1
             self._narrow[_NARROW * segment + _STATE] = PARKED
@@ -774,7 +775,7 @@ class PureTable:
             return segment
 
     def unpark(self, number: int) -> None:
-        """Use a segment again, which has memory."""
+        """Put a parked segment back into use; it must have memory again."""
         with self._lock(_LOG):
             self._finish()
             if self._narrow[_NARROW * number + _STATE] == PARKED:
@@ -783,7 +784,7 @@ class PureTable:
                 self._mark_as(number, FREE)
 
     def _open(self, size: int) -> bool:
-        """Make a segment with room for `size` bytes ours; return whether there is one."""
+        """Open a segment with room for `size` bytes; return whether there is one."""
         if size > self._layout.segment_size or self._held >= 0:
             return False
         with self._lock(_LOG):
@@ -793,7 +794,7 @@ class PureTable:
             if mine >= 0 and not self._is_next(mine):
                 mine = -1
             if mine < 0:
-                if self._free_segments() < 2:  # one is always free, for what is kept of another
+                if self._free_segments() < 2:  # one stays free for items that are kept
                     if not self.evicts:
                         return self._compact(size)
                     self._seal()
@@ -812,17 +813,17 @@ class PureTable:
             return True
 
     def _is_next(self, segment: int) -> bool:
-        """Return whether a segment is still there for this worker."""
+        """Return whether a segment is still reserved for this worker."""
         at, narrow = _NARROW * segment, self._narrow
         fields = narrow[at + _STATE], narrow[at + _OWNER], narrow[at + _USED]
         return fields == (OPEN, self._worker, 0)
 
     def _ahead(self, size: int) -> None:
-        """Do a step of what frees a segment, which shall be there when ours is full.
+        """Do one step towards freeing the segment needed when ours is full.
 
-        It chooses one, or passes over some records of one. Nobody waits for a whole segment then,
-        let alone for several that are cleaned for one. It begins in the last quarter, since what
-        is evicted early is missed.
+        A step chooses a victim, or evicts some of its records. No client then waits for the
+        eviction of a whole segment, let alone of several cleaned to gain one. Steps begin in the
+        last quarter of our segment, since items evicted early would be missed.
         """
         whole = self._segment_size
         first, pause = whole - whole // 4, _STEP
@@ -833,7 +834,7 @@ class PureTable:
                 self._finish()
                 if self._steps[_VICTIM]:
                     if not self._step(min(1 + size // _STEP, _MAX_STEPS) * _STEP_RECORDS):
-                        self._tries = _CLEAN_ALL  # there is no room for what it would keep
+                        self._tries = _CLEAN_ALL  # there is no room for the items to keep
                 elif not self._prepare(crowded=crowded):
                     pause = whole // 32
         if self._next >= 0:
@@ -842,7 +843,7 @@ class PureTable:
             self._soft = first if used < first else min(used + pause, whole)
 
     def _prepare(self, *, crowded: bool) -> bool:
-        """Take the next segment, or choose one to free; return whether there was one to choose."""
+        """Reserve the next segment, or choose one to free; return whether either was possible."""
         if crowded:
             victim = self._next_in(SEALED)
             if victim >= 0:
@@ -854,7 +855,7 @@ class PureTable:
         if free == 2:
             at = _NARROW * (segment := self._next_in(FREE))
             self._narrow[at + _OWNER] = self._worker
-            self._narrow[at + _MAIN] = 1  # not of the small queue before it is filled
+            self._narrow[at + _MAIN] = 1  # not in the small queue until it is filled
             self._narrow[at + _STATE] = OPEN
             self._next = segment
             return True
@@ -894,7 +895,7 @@ class PureTable:
     # Items
 
     def find(self, line: bytes) -> bytes | None:
-        """Return the reply to a get by its line, or None; counts as a use."""
+        """Return the reply to a get by its line, or None; this counts as a use."""
         entry = self._hot.get(line)
         if entry is not None:
             slot, word, at, bits, expires, reply = entry
@@ -902,7 +903,7 @@ class PureTable:
                 self._slots[slot] == word
                 and self._words[at] == bits
                 and (not bits or expires > time.monotonic() + self.offset)
-                and self._memory[STAMP] == self._near.stamp  # the last: see `near`
+                and self._memory[STAMP] == self._near.stamp  # checked last: see `near`
             ):
                 return reply
         if not _is_line(line):
@@ -929,11 +930,11 @@ class PureTable:
         return self._find(line)
 
     def find_all(self, lines: list[bytes], *, stop: bool) -> list[bytes | None]:
-        """Return what `find` does for each line, one after the other.
+        """Return the result of `find` for each line, in order.
 
         Args:
             lines: the lines.
-            stop: whether to end after the first one that has no reply.
+            stop: whether to end after the first line without a reply.
         """
         slots, words, find, hot, now = self._slots, self._words, self.find, self._hot, 0.0
         stamp = self._near.stamp
@@ -951,7 +952,7 @@ class PureTable:
             replies.append(found)
             if found is None and stop:
                 break
-        if self._memory[STAMP] == stamp:  # which all that were hot had
+        if self._memory[STAMP] == stamp:  # the stamp of all hot entries
             return replies
         replies.clear()
         for found in map(find, lines):
@@ -1003,12 +1004,12 @@ class PureTable:
         return None
 
     def lacks(self, line: bytes) -> bool:
-        """Return whether the last `find` was of this line, and met no item, whatever its state."""
+        """Return whether the last `find` was for this line, and found no item in any state."""
         lacked, self._lacked = self._lacked, None
         return lacked is line
 
     def get(self, line: bytes) -> Stored | None:
-        """Return all of an item, or None; counts as no use."""
+        """Return all fields of an item, or None; this does not count as a use."""
         if not _is_line(line):
             return None
         if self._flush_at[0]:
@@ -1061,11 +1062,11 @@ class PureTable:
             line: the request line.
             reply: the reply to it.
             expires: unix time; 0 for never.
-            condition: the cas unique that there must be, 0 for no item, None for any.
-            kind: what sort of record, as `layout` has it; with `USED`, an item that is there counts
-                as fetched afterwards; with `KEEP`, its cas unique stays, and with `EXPIRY` its
-                expiry.
-            extra: what to keep after the reply.
+            condition: the cas unique that the present item must have; 0 for no item, None for any.
+            kind: the kind of record, as in `layout`. With `USED`, an item that replaces another
+                counts as fetched; with `KEEP`, it takes over that item's cas unique, and with
+                `EXPIRY` its expiry.
+            extra: bytes to keep after the reply.
 
         Returns:
             The cas unique; 0 if the condition does not hold, -1 if there is no room.
@@ -1096,7 +1097,7 @@ class PureTable:
         self, region: int, line: bytes, reply: bytes, expires: float, condition: int | None,
         kind: int, extra: bytes, size: int, last: bool,
     ) -> int:  # fmt: skip
-        """Carry out `store`, holding the region; the last time also if slots run out."""
+        """Carry out `store` with the region locked; on the last try even if slots run low."""
         code = hash(line)
         low, tag = code & 0xFFFFFFFF, code >> 50 & _TAG
         words, memory, narrow, states = self._words, self._memory, self._narrow, self._states
@@ -1185,7 +1186,7 @@ class PureTable:
             return self.met == MET_NONE
 
     def touch(self, line: bytes, expires: float) -> bool:
-        """Give an item another expiry; return whether there is one."""
+        """Change the expiry of a live item; return whether there is one."""
         if not _is_line(line):
             return False
         if self._flush_at[0]:

@@ -1,7 +1,7 @@
-"""Makes the index of a table again that a file has kept; in Python, `_native.c` has the same.
+"""Rebuilds the index of a table kept in a file; `_native.c` has the counterpart in C.
 
-Python's hash of a key is another in each start, so slots are. The old index says which records are
-items; a worker that was killed may have left others. Whatever is not as it has to be is an error.
+Python's hash of a key differs in each process start, and so do the slots. The old index says which
+records are items; a worker that was killed may have left others. Any inconsistency is an error.
 """
 
 import mmap
@@ -50,14 +50,14 @@ _END: Final = b"\r\nEND\r\n"
 
 
 def recover(memory: mmap.mmap, now: float, shift: float, later: int) -> int:
-    """Make the index again, while nobody else uses the table.
+    """Rebuild the index, while no other process uses the table.
 
-    Expired and flushed items are dropped. Later cas uniques are larger than all that there were.
+    Expired and flushed items are dropped. Later cas uniques are larger than all previous ones.
 
     Args:
         memory: the mapping.
         now: the unix time.
-        shift: seconds by which expiries move, because the clock has.
+        shift: seconds by which expiries move, because the clock was set.
         later: seconds by which the times of uses move.
 
     Returns:
@@ -109,7 +109,7 @@ class _Recovery:
         return sum(self._items)
 
     def _mark(self) -> int:
-        """Mark the records that slots point to, with the state of each in place of its hash."""
+        """Mark the records that slots point to, and store each one's state in place of its hash."""
         layout, narrow, memory = self._layout, self._narrow, self._memory
         wrong = "a slot points to no record"
         for at in range(0, _NARROW * layout.segments, _NARROW):
@@ -168,7 +168,7 @@ class _Recovery:
         *,
         flushed: bool,
     ) -> bool:
-        """Give a record a slot, if it is an item that there still is."""
+        """Give a record a slot if its item is still present; return whether it has one."""
         length, state, unique, expires, _, extra, size, kind = record
         kind &= ~(LIVE | DEAD)
         key = _key_of(self._memory, place + RECORD_SIZE, length, extra, size, kind)
@@ -211,7 +211,7 @@ class _Recovery:
 
 
 def _key_of(memory: mmap.mmap, begin: int, length: int, extra: int, size: int, kind: int) -> bytes:
-    """Return the key of a record, which has to be a reply to a get, as long as that says."""
+    """Return the key of a record, which must be a well-formed reply to a get."""
     named = 0 if kind & UNNAMED else size
     end, numbers_at = begin + length, begin + 6 + named
     numbers = _NUMBERS.match(memory[numbers_at : min(end, numbers_at + 24)])

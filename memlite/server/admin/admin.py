@@ -17,9 +17,9 @@ __all__ = ["Admin"]
 
 
 class Admin:
-    """Carries out commands that are not about keys.
+    """Carries out commands that do not concern keys.
 
-    The text protocol calls `execute`. The binary protocol, which words its replies differently,
+    The text protocol calls `execute`. The binary protocol, whose replies have a different form,
     calls the methods after it.
 
     Args:
@@ -82,17 +82,17 @@ class Admin:
         return self._stats.group(name, client)
 
     def scan(self, name: bytes) -> Scan[Pairs] | None:
-        """Return a group of statistics that looks at every item; see `StatsCommands.scan`."""
+        """Return a group of statistics that scans every item; see `StatsCommands.scan`."""
         return self._stats.scan(name)
 
     def answer_scan(
         self, scan: Scan[Any], encode: Callable[[Any], bytes], client: Client
     ) -> bytes | None:
-        """Return the reply that a scan makes; see `StatsCommands.answer_scan`."""
+        """Return the reply computed by a scan; see `StatsCommands.answer_scan`."""
         return self._stats.answer_scan(scan, encode, client)
 
     def reset(self) -> None:
-        """Start all statistics from zero."""
+        """Reset all statistics."""
         self._stats.reset()
 
     def detail(self, what: bytes) -> bytes | None:

@@ -35,15 +35,15 @@ class ControlCommands:
     """Carries out commands that change the server.
 
     Args:
-        config: says which of them are allowed.
-        counters: ``flush_all`` is counted there.
+        config: determines which of them are allowed.
+        counters: count ``flush_all``.
         table: the items in memory, for ``cache_memlimit``.
-        wake_sweeper: has items evicted that are over the limit.
+        wake_sweeper: starts the eviction of items over the limit.
         flush: makes all items absent: now, or at the given exptime if that is positive.
         set_verbosity: sets the log level, 0 to 3.
         request_stop: asks the server to stop.
-        refresh_certificates: reads the certificates of TLS again, or raises ConfigError.
-        advance_clock: moves the clock by so many seconds, for tests (``debugtime``).
+        refresh_certificates: reloads the TLS certificates, or raises ConfigError.
+        advance_clock: moves the clock by a number of seconds, for tests (``debugtime``).
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ControlCommands:
         return not self._config.disable_flush_all
 
     def set_verbosity(self, level: int) -> None:
-        """Set the log level; anything above the highest is the highest."""
+        """Set the log level; values above the highest level mean the highest."""
         self._set_verbosity(min(level, _MAX_VERBOSITY))
 
     def _version(self, request: AdminRequest) -> bytes:
@@ -133,7 +133,7 @@ class ControlCommands:
 
     def _shutdown(self, request: AdminRequest) -> bytes:
         if not self._config.enable_shutdown:
-            # memcached has the colon, and clients match it.
+            # memcached sends the colon, and clients match it.
             return b"SERVER_ERROR: shutdown not enabled\r\n"
         mode = request.words[1:]
         if mode not in ([], [b"graceful"]):
@@ -160,6 +160,6 @@ class ControlCommands:
 
 
 def _first_number(request: AdminRequest) -> int | None:
-    """Return the first argument, None if it is missing or no 32-bit number."""
+    """Return the first argument, None if it is missing or not a 32-bit number."""
     words = request.words
     return unsigned(words[1], _U32) if len(words) > 1 else None

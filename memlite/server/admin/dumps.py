@@ -25,11 +25,11 @@ __all__ = ["BAD_CLASS", "BUSY", "Dumps", "parse_classes", "scan_backend", "scan_
 _log = logging.getLogger("memlite")
 
 _CLASSES_END: Final = 64
-# Batches without any items that are passed over between two turns of the event loop.
+# Batches without any items that are skipped between two turns of the event loop.
 _EMPTY_PER_TURN: Final = 100
 _WRITE_BYTES: Final = 16 * 1024
 # How long a peer may go without reading, in seconds. Only one dump can run at a time, so a stuck
-# one holds up the next.
+# dump delays the next.
 _PATIENCE = 300.0
 # Bytes that a key of the text protocol cannot contain.
 _NOT_IN_TEXT: Final = frozenset(range(0x21)) | {0x7F}
@@ -47,7 +47,7 @@ def parse_classes(words: bytes) -> set[int] | None:
 
 
 async def scan_table(table: ItemTable) -> AsyncGenerator[tuple[bytes, Item], None]:
-    """Yield every item of a table, giving up the event loop from time to time."""
+    """Yield every item of a table, yielding to the event loop from time to time."""
     for number, keys in enumerate(table.key_batches()):
         for key in keys:
             item = table.get(key)
@@ -67,18 +67,17 @@ class Dumps:
     """Starts dumps, one at a time as memcached does.
 
     Args:
-        items: yields all items; those that have expired may be among them. `scan_table` or
-            `scan_backend`.
+        items: yields all items, possibly including expired ones; `scan_table` or `scan_backend`.
         sizes: the size classes a dump can be limited to.
-        clock: tells which items have expired.
-        counters: dumps are counted there.
+        clock: determines which items have expired.
+        counters: count dumps.
         spawn: runs a coroutine in the background.
-        enabled: whether the crawler accepts commands at first.
-        announce: is told that a dump begins or has ended; returns False if it may not begin.
+        enabled: whether the crawler accepts commands initially.
+        announce: called when a dump begins or has ended; returns False if it may not begin.
 
     Attributes:
         enabled: whether the crawler accepts commands (``lru_crawler enable``).
-        running: whether a dump is under way.
+        running: whether a dump is in progress.
     """
 
     def __init__(
@@ -102,15 +101,15 @@ class Dumps:
         self.running = False
 
     def start(self, command: bytes, which: bytes, client: Client) -> bytes:
-        """Start to send the dump that ``lru_crawler <command> <which>`` asks for.
+        """Start to send the dump requested by ``lru_crawler <command> <which>``.
 
         Args:
             command: metadump or mgdump.
             which: all, hash or class ids.
-            client: is sent the dump, and nothing else until its end.
+            client: receives the dump, and nothing else until its end.
 
         Returns:
-            The reply; empty if the dump has started, which sends OK itself.
+            The reply; empty if the dump has started, since it sends OK itself.
         """
         class_ids = None
         if which not in (b"all", b"hash"):
@@ -173,13 +172,13 @@ def _mgdump_line(key: bytes, item: Item) -> bytes:
 
 
 class _Dump:
-    """Lines for one connection. More are made only once the previous ones are on their way.
+    """Lines for one connection, produced only as fast as they are sent.
 
     Args:
-        client: is sent the lines.
+        client: receives the lines.
         items: yields all items.
-        selects: tells which of them are dumped.
-        form: makes an item's line.
+        selects: returns whether to dump an item.
+        form: formats an item's line.
         end: the last line.
     """
 
@@ -208,18 +207,18 @@ class _Dump:
         self._writable.set()
 
     def lost(self) -> None:
-        """Make no more lines."""
+        """Stop producing lines."""
         self._lost = True
         self._writable.set()
 
     async def run(self) -> None:
-        """Send all lines, and give the connection back."""
+        """Send all lines, and return the connection."""
         try:
             await self._send_items()
             self._lines.append(self._end)
         except CommandError as error:
             self._lines.append(replies.error_line(error))
-        except Exception:  # noqa: BLE001 - whatever it is, the peer must not wait forever
+        except Exception:  # noqa: BLE001 - in any case, the peer must not wait forever
             _log.exception("a dump failed", extra=failure("dump_failed"))
             self._lines.append(replies.error_line(StorageError("internal error")))
         if not self._lost:
@@ -240,7 +239,7 @@ class _Dump:
                     await self._write()
 
     async def _write(self) -> None:
-        """Write the lines made so far, and wait until the peer can take more."""
+        """Write the lines produced so far, and wait until the peer can take more."""
         self._writable.clear()
         self._client.send(b"".join(self._lines))
         self._lines.clear()

@@ -29,14 +29,14 @@ def finish(scan: Scan[_Result]) -> _Result:
 
 
 class IncrementalReply(Generic[_Result]):
-    """A reply that one connection waits for while the others are served.
+    """A reply that one connection waits for while other connections are served.
 
     A `Stream`: commands that arrive in the meantime are served after it.
 
     Args:
-        client: the connection that is to be sent the reply.
-        scan: computes what the reply shows.
-        encode: turns the scan's result into the reply.
+        client: the connection that receives the reply.
+        scan: computes the content of the reply.
+        encode: converts the scan's result to the reply.
     """
 
     endless = False
@@ -69,5 +69,5 @@ class IncrementalReply(Generic[_Result]):
         """Do nothing: the next step is already scheduled."""
 
     def lost(self) -> None:
-        """Stop the scan: the client has gone."""
+        """Stop the scan: the client has disconnected."""
         self._next.cancel()

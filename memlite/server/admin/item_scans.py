@@ -1,6 +1,6 @@
-"""Statistics that look at every item: ``stats items``, ``slabs``, ``sizes`` and ``cachedump``.
+"""Statistics that scan every item: ``stats items``, ``slabs``, ``sizes`` and ``cachedump``.
 
-Each is a `Scan`, so a million items can be looked at a little at a time.
+Each is a `Scan`, so that a million items can be processed in small steps.
 """
 
 from collections.abc import Mapping
@@ -25,8 +25,8 @@ class ItemScans:
     Args:
         table: holds the items.
         sizes: the size classes they are counted in.
-        clock: tells which items have expired.
-        track_sizes: whether sizes may be asked for (``-o track_sizes``).
+        clock: determines which items have expired.
+        track_sizes: whether sizes may be requested (``-o track_sizes``).
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ItemScans:
         ]
 
     def slabs(self) -> Scan[SlabStats]:
-        """Return the size classes that have items, and the slabs they would take."""
+        """Return the size classes that have items, and the slabs that these would occupy."""
         classes = self._sizes
         used: dict[int, int] = {}
         for place, (key, item) in enumerate(self._table.survey()):
@@ -92,7 +92,7 @@ class ItemScans:
         return SlabStats(tuple(found), self._table.used)
 
     def sizes(self) -> Scan[Mapping[int, int] | None]:
-        """Return how many items there are by size, rounded up to 32 bytes; None if not tracked."""
+        """Return the number of items by size, rounded up to 32 bytes; None if not tracked."""
         if not self._track_sizes:
             return None
         histogram: dict[int, int] = {}
@@ -107,8 +107,8 @@ class ItemScans:
         r"""Return ``ITEM <key> [<bytes> b; <unix time> s]\r\n`` lines, the last used item first.
 
         Args:
-            class_id: the size class asked for.
-            limit: the most lines; 0 for as many as fit into 2 MB, which is the most in any case.
+            class_id: the requested size class.
+            limit: the most lines; 0 for as many as fit into 2 MB, which is the limit in any case.
         """
         now = self._clock.now()
         lines: list[bytes] = []

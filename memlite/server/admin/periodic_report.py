@@ -11,7 +11,7 @@ from memlite.telemetry.snapshot import GeneralStats
 __all__ = ["PeriodicReport"]
 
 _log: Final = logging.getLogger("memlite.stats")
-# The line was asked for by a flag of its own, so it appears at every log level.
+# The line was requested by its own flag, so it appears at every log level.
 _log.setLevel(logging.INFO)
 
 
@@ -19,8 +19,8 @@ class PeriodicReport:
     """Logs a line every `interval` seconds.
 
     Args:
-        collect: returns the present statistics.
-        interval: seconds.
+        collect: returns the current statistics.
+        interval: seconds between two lines.
     """
 
     def __init__(self, collect: Callable[[], GeneralStats], interval: float) -> None:

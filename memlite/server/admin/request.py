@@ -1,4 +1,4 @@
-"""The form of an administrative command and of the functions that carry one out."""
+"""The types of administrative commands and of the functions that carry them out."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
@@ -15,7 +15,7 @@ PIPELINED: Final = b"ERROR cannot pipeline other commands before %b\r\n"
 
 
 class AdminRequest(NamedTuple):
-    """A command of the text protocol that is not about a key.
+    """A command of the text protocol that does not concern a key.
 
     Attributes:
         words: the command and its arguments.

@@ -70,7 +70,7 @@ class LatencySource(Protocol):
     Attributes:
         interval: one in this many reads is measured, on average.
         histograms: durations in nanoseconds, by class of commands.
-        exemplars: some of them, by class of commands and of durations; see `Durations`.
+        exemplars: sample durations, by class of commands and of durations; see `Durations`.
     """
 
     interval: int
@@ -82,7 +82,7 @@ class LatencySource(Protocol):
 
 
 class ListeningSocket(Protocol):
-    """A socket that listens, or takes datagrams.
+    """A socket that listens or receives datagrams.
 
     Attributes:
         sock: the socket.
@@ -116,35 +116,35 @@ class DatagramService(Protocol):
 
     @property
     def under_way(self) -> int:
-        """The number of requests that are not yet answered."""
+        """The number of requests not yet answered."""
 
 
 class StatsCollector:
     """Collects statistics from the parts of the server that count and measure.
 
-    The collections passed are the server's own, and are read each time.
+    The collections passed are the server's own, and are read on each call.
 
     Args:
         config: the settings.
         clock: tells the time.
-        counters: what is counted.
+        counters: the counters.
         table: the items in memory.
         engine: carries out commands.
         prefixes: the counts per key prefix, even while they are off.
         latencies: the latency histograms.
         operations: how long the store's operations took.
         hot_keys: the keys most often asked for.
-        slow: the slow log; None if there is none.
+        slow: the slow log; None without one.
         dumps: the crawler's state.
         watchers: the event log.
         listeners: the sockets that accept connections.
         connections: the open connections.
         handshakes: connections whose TLS handshake is not finished.
-        udp: the sockets for datagrams.
+        udp: the UDP services.
         storage: returns the store's statistics; `memory_stats` or `backend_stats`.
         event_loop: returns the loop the server runs on.
         verbosity: returns the log level, 0 to 3.
-        input_held: returns the bytes read whose commands are yet to be carried out.
+        input_held: returns the number of bytes read whose commands are yet to be carried out.
         certificates_read: returns the unix time at which certificates were last read, in seconds;
             None without TLS.
     """
@@ -201,7 +201,7 @@ class StatsCollector:
         self._session_cache = "ssl_session_cache" in extended.given
 
     def general(self) -> GeneralStats:
-        """Return the general statistics. To be called on the event loop."""
+        """Return the general statistics. Call this on the event loop."""
         clock, dumps, table = self._clock, self._dumps, self._table
         now = clock.now()
         processor = os.times()
@@ -263,7 +263,7 @@ class StatsCollector:
         """Return all sockets: listening sockets, UDP sockets and connections.
 
         Args:
-            asking: the connection whose command is being carried out; None for none of these.
+            asking: the connection whose command is being carried out; None if it is not listed.
         """
         clock = self._clock
         now = int(clock.now())
@@ -300,10 +300,10 @@ class StatsCollector:
         )
 
     def snapshot(self, troubles: Sequence[str] = ()) -> Snapshot:
-        """Return all figures for which nobody has to go through the items.
+        """Return all figures that need no scan of the items.
 
         Args:
-            troubles: why the server should get no requests now.
+            troubles: the reasons why the server should receive no requests now.
         """
         source = self._latencies
         return Snapshot(
@@ -333,7 +333,7 @@ class StatsCollector:
         return self._prefixes
 
     def workers(self) -> tuple[int, list[WorkerStats]]:
-        """Return the number of this process among those that serve, and what is known of each."""
+        """Return the number of this process among the workers, and the statistics of each."""
         processor = os.times()
         return 0, [
             WorkerStats(
@@ -355,7 +355,7 @@ class StatsCollector:
         return self._hot_keys.snapshot()
 
     def slow(self) -> "SlowStats | None":
-        """Return the last commands that took long, and their number; None without a slow log."""
+        """Return the last slow commands, and their total number; None without a slow log."""
         return None if self._slow is None else self._slow.stats()
 
     def udp(self) -> UdpStats:
@@ -367,7 +367,7 @@ class StatsCollector:
         )
 
     def reset(self) -> None:
-        """Start counting and measuring from zero (``stats reset``)."""
+        """Reset all counts and measurements (``stats reset``)."""
         self._counters.reset()
         self._engine.sizes.reset()
         self._prefixes.clear()
@@ -380,7 +380,7 @@ class StatsCollector:
 
 
 def memory_stats(url: str, table: ItemTable, withheld: int) -> MemoryStats:
-    """Return the statistics of a store that is in memory alone.
+    """Return the statistics of a store that is in memory only.
 
     Args:
         url: the store's URL.
@@ -402,7 +402,7 @@ def backend_stats(url: str, backend: Backend, counters: Counters) -> BackendStat
     Args:
         url: the store's URL.
         backend: the store.
-        counters: count its failures.
+        counters: hold the number of its failures.
     """
     return BackendStats(
         url=_without_options(url), errors=counters.storage_errors, figures=backend.stats()
@@ -434,7 +434,7 @@ _loop_names: Final[dict[type, str]] = {}
 
 
 def loop_name(kind: type) -> str:
-    """Return an event loop's package, and its version unless it is asyncio's."""
+    """Return the package of an event loop, with its version unless it is asyncio's."""
     name = _loop_names.get(kind)
     if name is None:
         name = "asyncio"

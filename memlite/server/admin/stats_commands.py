@@ -32,14 +32,14 @@ GROUPS: Final[Mapping[bytes, Callable[[StatsCollector], Pairs]]] = {
     b"udp": lambda collector: memcached_stats.udp(collector.udp()),
     b"workers": lambda collector: memcached_stats.workers(*collector.workers()),
 }
-"""Groups that are available at once, by name; the general one and ``conns`` are beside them."""
+"""Groups that are available at once, by name, except the general group and ``conns``."""
 
 SCANS: Final[Mapping[bytes, Callable[[ItemScans], Scan[Pairs]]]] = {
     b"items": lambda scans: _rendered(scans.items(), memcached_stats.items),
     b"slabs": lambda scans: _rendered(scans.slabs(), memcached_stats.slabs),
     b"sizes": lambda scans: _rendered(scans.sizes(), memcached_stats.sizes),
 }
-"""Groups that look at every item, by name."""
+"""Groups that scan every item, by name."""
 
 
 class StatsCommands:
@@ -47,12 +47,12 @@ class StatsCommands:
 
     Args:
         collector: collects the statistics.
-        scans: collects those that look at every item.
+        scans: collects statistics that scan every item.
         table: the items in memory.
-        engine: counts by prefix while it is told to.
+        engine: counts by prefix while that is on.
         prefixes: the counts by prefix, even while they are off.
         may_dump: whether clients may see keys, or parts of them (not with ``-X``).
-        on_detail: called when counting by prefix was turned on or off.
+        on_detail: called when counting by prefix is turned on or off.
 
     Attributes:
         may_dump: as above.
@@ -87,7 +87,7 @@ class StatsCommands:
 
         Args:
             name: of the group; empty for the general statistics.
-            client: the connection that asks for it.
+            client: the connection that requests it.
 
         Returns:
             None if there is no such group.
@@ -100,19 +100,19 @@ class StatsCommands:
         return None if group is None else group(self._collector)
 
     def scan(self, name: bytes) -> Scan[Pairs] | None:
-        """Return a group of statistics that looks at every item, None if there is no such group."""
+        """Return a group of statistics that scans every item, None if there is no such group."""
         scan = SCANS.get(name)
         return None if scan is None else scan(self._scans)
 
     def answer_scan(
         self, scan: Scan[_Result], encode: Callable[[_Result], bytes], client: Client
     ) -> bytes | None:
-        """Return the reply that a scan makes, at once or incrementally.
+        """Return the reply computed by a scan, at once or incrementally.
 
         Args:
-            scan: computes what the reply shows.
-            encode: turns the scan's result into the reply.
-            client: the connection that is to be sent the reply.
+            scan: computes the content of the reply.
+            encode: converts the scan's result to the reply.
+            client: the connection that receives the reply.
 
         Returns:
             The reply; empty if it will follow, None if there are too many items for a client that
@@ -126,14 +126,14 @@ class StatsCommands:
         return b""
 
     def reset(self) -> None:
-        """Start all statistics from zero."""
+        """Reset all statistics."""
         self._collector.reset()
 
     def detail(self, what: bytes) -> bytes | None:
         """Start (``on``) or stop (``off``) counting by prefix, or return the counts (``dump``).
 
         Returns:
-            The lines of the counts, empty unless they were asked for; None if `what` is none of
+            The lines of the counts, empty unless they were requested; None if `what` is none of
             the three.
         """
         engine, prefixes = self._engine, self._prefixes

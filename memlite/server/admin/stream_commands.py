@@ -1,4 +1,4 @@
-"""``lru_crawler`` and ``watch``: commands that send a connection dumps or events."""
+"""``lru_crawler`` and ``watch``: commands that send dumps or events to a connection."""
 
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -20,14 +20,14 @@ class CrawlerEngine(Protocol):
     """An engine that searches for expired items; see `memlite.engine.MemoryEngine`.
 
     Attributes:
-        crawls: whether it does so from time to time without being asked.
+        crawls: whether it does so periodically on its own.
     """
 
     crawls: bool
 
     @property
     def crawling(self) -> bool:
-        """Whether a search is under way."""
+        """Whether a search is in progress."""
 
     def crawl(self) -> None:
         """Begin a search."""
@@ -40,10 +40,10 @@ class StreamCommands:
         dumps: sends dumps of all items.
         watchers: sends events.
         engine: searches for expired items.
-        wake_sweeper: has the engine's search continue in the background.
+        wake_sweeper: continues the engine's search in the background.
         may_dump: whether clients may see keys (not with ``-X``).
         may_watch: whether clients may watch (not with ``-W``).
-        on_enable: called when the crawler was turned on or off.
+        on_enable: called when the crawler is turned on or off.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Commands that tune parts of memcached which memlite does not have: slabs and LRU threads.
+"""Commands that tune parts of memcached that memlite does not have: slabs and LRU threads.
 
 They are checked and accepted without any effect, so that scripts written for memcached run
 unchanged.

@@ -1,4 +1,4 @@
-"""``watch``: connections that are sent a line for each event."""
+"""``watch``: connections that receive a line for each event."""
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
@@ -30,9 +30,9 @@ EVICTIONS, FETCHERS, _MUTATIONS = "evictions", "fetchers", "mutations"
 CONNEVENTS, _DELETIONS = "connevents", "deletions"
 SLOW = "slow"
 
-# In memcached's order, which decides what an abbreviation stands for; the last is memlite's own.
-# There are no events for streams without a constant above: memlite has no proxy, slabs or LRU
-# threads, and memcached itself has none for rawcmds.
+# In memcached's order, which determines how abbreviations are resolved; the last one is specific to
+# memlite. Streams without a constant above have no events: memlite has no proxy, slabs or LRU
+# threads, and memcached itself has no events for rawcmds.
 STREAMS: Final = (
     "rawcmds", EVICTIONS, FETCHERS, _MUTATIONS, "sysevents", CONNEVENTS,
     "proxyreqs", "proxyevents", "proxyuser", _DELETIONS, SLOW,
@@ -40,14 +40,14 @@ STREAMS: Final = (
 _OF_COMMANDS: Final = (FETCHERS, _MUTATIONS, _DELETIONS)
 _NOT_OF_ENGINE: Final = frozenset((CONNEVENTS, SLOW))
 _AT_MOST: Final = 20
-# How long lines wait for others to be sent with, in seconds: a write for each would cost more than
+# How long lines are batched before they are sent, in seconds: a write for each would cost more than
 # the line itself.
 _FLUSH_SECONDS: Final = 0.01
 _U32: Final = 2**32
 
 
 class Watchers:
-    """Sends a line for each event to the connections that asked for events of its kind.
+    """Sends a line for each event to the connections that subscribed to its kind.
 
     Implements `memlite.engine.Observer`. Its owner reports connections, with `opened` and `closed`.
 
@@ -55,18 +55,18 @@ class Watchers:
         engine: reports events about items while there are watchers.
         clock: tells the time of an event.
         connections: the open connections.
-        watch_commands: is told whether anybody watches commands, each time that may have changed.
+        watch_commands: called with whether commands are watched, whenever that may have changed.
         watch_connections: likewise for connections.
         watch_slow: likewise for slow commands; None without a slow log.
         acting: returns the file descriptor of the connection whose command is being carried out,
-            -1 if the connection is gone.
+            -1 if the connection is closed.
         buffer_bytes: bytes of lines that are kept for a watcher that does not read.
 
     Attributes:
-        wants_commands: whether anybody watches commands.
+        wants_commands: whether commands are watched.
         written: events logged, each counted once.
         sent: lines queued for watchers.
-        skipped: lines dropped because a watcher had not read the ones before.
+        skipped: lines dropped because a watcher had not read the previous ones.
     """
 
     def __init__(
@@ -103,10 +103,10 @@ class Watchers:
         return len(self._watchers)
 
     def reset(self) -> None:
-        """Start counting from zero (``stats reset``)."""
+        """Reset the counts (``stats reset``)."""
         self.written = self.sent = self.skipped = 0
 
-    # Watchers come and go
+    # Adding and removing watchers
 
     def add(self, words: Sequence[bytes], client: Client) -> bytes:
         """Make a connection a watcher.
@@ -116,7 +116,7 @@ class Watchers:
             client: the connection.
 
         Returns:
-            The reply; empty if the connection is a watcher now, which is sent OK first.
+            The reply; empty if the connection is now a watcher, to which OK is sent first.
         """
         kinds = [stream_named(word.decode("latin-1")) for word in words] or [FETCHERS]
         if None in kinds:
@@ -136,7 +136,7 @@ class Watchers:
         return b""
 
     def _count(self) -> int:
-        """Return how many watchers there are."""
+        """Return the number of watchers."""
         return len(self._watchers)
 
     def _remove(self, watcher: "Watcher") -> None:
@@ -144,7 +144,7 @@ class Watchers:
         self._update_subscriptions()
 
     def _update_subscriptions(self) -> None:
-        """Subscribe to the events that have watchers, and to no others."""
+        """Subscribe to exactly the events that have watchers."""
         connections_watched = CONNEVENTS in self._watchers_of
         self._watchers_of = {
             kind: watchers for kind in STREAMS if (watchers := self._watchers_for(kind))
@@ -246,7 +246,7 @@ class Watchers:
     # Events reported by the slow log
 
     def slow(self, one: "SlowCommand") -> None:
-        """Log a command that took long."""
+        """Log a slow command."""
         if receivers := self._receivers(SLOW):
             key = "-" if one.key is None else uri_encoded(one.key) + ("..." if one.cut else "")
             self._log(
@@ -297,18 +297,18 @@ class Watchers:
 
 
 class Watcher:
-    """A connection that is sent lines, and the lines it has yet to be sent.
+    """A connection that receives lines, and its queue of unsent lines.
 
     Args:
         client: the connection.
         kinds: the kinds of events it wants.
         limit: bytes of lines that may wait for it. The line that exceeds the limit is the last one
-            until the peer reads.
-        remove: is called when the connection is gone.
+            accepted until the peer reads.
+        remove: called when the connection is closed.
 
     Attributes:
         kinds: as above.
-        skipped: lines it has missed since the last one it was sent.
+        skipped: lines dropped since the last one queued for it.
     """
 
     endless = True
@@ -330,7 +330,7 @@ class Watcher:
         return self._size < self._limit
 
     def put(self, line: bytes) -> None:
-        """Send a line, soon."""
+        """Queue a line, to be sent soon."""
         if self.skipped:
             line = b"skipped=%d\n%b" % (self.skipped, line)
             self.skipped = 0
@@ -340,7 +340,7 @@ class Watcher:
             self.resume()
 
     def resume(self) -> None:
-        """Send the lines that wait, if the peer reads."""
+        """Send the queued lines, if the peer is reading."""
         if self._lines and self._client.writable:
             lines = b"".join(self._lines)
             self._lines.clear()
@@ -348,12 +348,12 @@ class Watcher:
             self._client.send(lines)
 
     def lost(self) -> None:
-        """Stop watching: the connection is gone."""
+        """Stop watching: the connection is closed."""
         self._remove(self)
 
 
 def stream_named(word: str) -> str | None:
-    """Return the stream a word stands for; as in memcached, the first that starts with it."""
+    """Return the stream that a word stands for; as in memcached, the first one with that prefix."""
     return next((name for name in STREAMS if name.startswith(word)), None)
 
 

@@ -39,10 +39,10 @@ class Throttling(Protocol):
     """Delays attempts; see `memlite.server.auth.throttle.Throttle`."""
 
     def take(self, address: str, now: float) -> float | None:
-        """Return the seconds that an attempt has to wait; None to refuse it."""
+        """Return the seconds that an attempt must wait; None if it must be refused."""
 
     def put_back(self, address: str, now: float) -> None:
-        """Take notice that it has succeeded."""
+        """Record that an attempt has succeeded."""
 
 
 class Authenticator:
@@ -52,7 +52,7 @@ class Authenticator:
         users: the users of the server.
         counters: count attempts.
         timeout: seconds a connection may take to authenticate; 0 for no limit.
-        throttle: delays attempts; by default, those to this process alone.
+        throttle: delays attempts; by default, a throttle local to this process.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Authenticator:
         """Reload the users file.
 
         Raises:
-            StartError: it cannot be read; the old users stay in effect.
+            StartError: the file cannot be used; the old users stay in effect.
         """
         self._users.load()
 
@@ -149,7 +149,7 @@ class Authenticator:
 class Gate:
     """Stands in for the parser until the client has authenticated.
 
-    So authentication costs nothing once it has succeeded, and parsers know nothing about it.
+    So authentication costs nothing once it has succeeded, and parsers need no support for it.
 
     Args:
         connection: the connection.

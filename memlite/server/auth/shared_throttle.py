@@ -1,4 +1,4 @@
-"""The throttle of attempts at several processes that act as one server."""
+"""Throttling of authentication attempts across several processes that act as one server."""
 
 import mmap
 from typing import Final
@@ -8,15 +8,15 @@ from memlite.server.auth.throttle import ADDRESSES, after_attempt, after_success
 
 __all__ = ["SharedThrottle"]
 
-# An address has its bucket at one of so many places, which its hash selects.
+# The number of places for the bucket of an address, which its hash selects.
 _PLACES: Final = 8
 
 
 class SharedThrottle:
-    """Like `Throttle`, in memory that processes share. Made before they are forked.
+    """Like `Throttle`, in memory that processes share. Created before they are forked.
 
-    Buckets have a fixed number of places. Where all that an address may take have buckets that are
-    not full, the one goes that will be full first: it is the one that holds back the least.
+    The number of places for buckets is fixed. If all places for an address hold buckets of other
+    addresses, the bucket that will be full first is replaced, as it delays attempts the least.
 
     Args:
         addresses: the most addresses to track.
@@ -25,7 +25,8 @@ class SharedThrottle:
     def __init__(self, addresses: int = ADDRESSES) -> None:
         self._groups = -(-addresses // _PLACES)
         size = 8 * _PLACES * self._groups
-        # Hashes of addresses, of one key in all processes, and when each bucket will be full.
+        # Hashes of addresses, with the same hash key in all processes, and the time at which each
+        # bucket will be full.
         self._names = memoryview(mmap.mmap(-1, size)).cast("q")
         self._full_at = memoryview(mmap.mmap(-1, size)).cast("d")
         self._locks = Locks()
@@ -40,7 +41,7 @@ class SharedThrottle:
             if result is None:
                 return None
             wait, full_at = result
-            # In this order: if the process is killed in between, an address waits for another.
+            # In this order: if the process is killed in between, the previous address is charged.
             self._full_at[place] = full_at
             self._names[place] = name
         return wait
@@ -54,7 +55,7 @@ class SharedThrottle:
                 self._full_at[place] = after_success(self._full_at[place], now)
 
     def _place(self, name: int) -> int:
-        """Return where the bucket of an address is, or is to be."""
+        """Return the place of the bucket of an address, or the place for a new one."""
         first = name % self._groups * _PLACES
         names = self._names[first : first + _PLACES].tolist()
         if name in names:

@@ -43,11 +43,11 @@ def after_attempt(full_at: float, now: float) -> tuple[float, float] | None:
     """Return how long an attempt has to wait, and when the bucket will be full after it.
 
     Args:
-        full_at: when it would be full without the attempt.
+        full_at: when the bucket would be full without the attempt.
         now: the time in seconds.
 
     Returns:
-        None if that would take too long: the attempt must be refused.
+        None if the wait would be too long: the attempt must be refused.
     """
     full_at = max(full_at, now) + SECONDS_EACH
     wait = full_at - now - FAILURES * SECONDS_EACH
@@ -55,7 +55,7 @@ def after_attempt(full_at: float, now: float) -> tuple[float, float] | None:
 
 
 def after_success(full_at: float, now: float) -> float:
-    """Return when a bucket will be full once an attempt has succeeded; the past, if it is."""
+    """Return when a bucket will be full after a successful attempt; `now` if it is full already."""
     return max(full_at - SECONDS_EACH, now)
 
 

@@ -70,7 +70,7 @@ class Users:
         """Load or reload the file. Clients that have authenticated stay connected.
 
         Args:
-            patience: seconds to wait for the end of what is not a file; see `read_whole`.
+            patience: seconds to wait for the end of a pipe or the like; see `read_whole`.
 
         Raises:
             StartError: the file cannot be used; any old users stay in effect.

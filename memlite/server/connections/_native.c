@@ -1,9 +1,9 @@
-/* What arrives at a connection whose input a runner carries out: the counterpart of `Connection.data_received`, which says more.
+/* Input of a connection whose commands a runner carries out: the counterpart of `Connection.data_received`; see there.
 
-A `Receiver` takes the place of that method in a class. Bound to a connection it gives the input to the runner, and the
-reply to the transport; what the runner leaves, and all input while there is none, it gives to the methods in Python.
+A `Receiver` takes the place of that method in a class. Bound to a connection, it passes the input to the runner and the
+reply to the transport. Input that the runner leaves, and all input while there is no runner, goes to the methods in Python.
 Called without input, it takes the connection's next turn (turns.h).
-It keeps nothing: what state a connection is in, the connection knows. */
+It is stateless: the state of a connection is stored in the connection. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -13,7 +13,7 @@ It keeps nothing: what state a connection is in, the connection knows. */
 #include "../../core/sending.h"
 #include "../../core/slots.h"
 
-#define VERSION 4  /* of the interface: what was compiled for another is not used */
+#define VERSION 4  /* of the interface: a module compiled for another version is not used */
 
 enum { MOST_TRANSPORTS = 4, UNKNOWN = -2, NONE = -1 };
 
@@ -21,15 +21,15 @@ typedef struct {
     PyObject_HEAD
     PyObject *type, *clock_type;  /* of connections, and of their clocks */
     PyObject *otherwise;  /* the method in Python */
-    PyObject *descriptor;  /* returns that of a transport's socket, to which replies may be written; see receiver.py */
+    PyObject *descriptor;  /* returns the file descriptor of a transport's socket for direct writes; see receiver.py */
     PyObject *spare;  /* an empty list for replies, or NULL */
-    PyObject *other;  /* a type of transports without such a socket: TLS binds the receiver for each read */
+    PyObject *other;  /* a transport type without such a socket, cached because TLS binds the receiver for each read */
     PyObject *serving, *yielded;  /* states */
     Py_ssize_t full_read;  /* bytes */
     PyObject *carry_on, *write, *take_turn, *read_on, *is_closing, *call_together, *slow_down,
         *own_executor, *share_executor;  /* names of methods */
-    PyObject *next_turn, *intake, *scheduler;  /* and of other attributes */
-    /* Types of transports with such sockets, and their method that tells what is yet to be sent. */
+    PyObject *next_turn, *intake, *scheduler;  /* names of other attributes */
+    /* Types of transports with such sockets, and their method that returns the number of unsent bytes. */
     struct { PyTypeObject *type; PyObject *unsent; } plain[MOST_TRANSPORTS];
     Field run, out, clock, second, last_command, transport, state;
     Field counters, services, pending_input, begin, held, all_held, unsent, stream, writable;
@@ -41,7 +41,7 @@ typedef struct {  /* a receiver that is bound to a connection */
     vectorcallfunc call;
     Receiver *receiver;
     PyObject *connection;
-    int fd;  /* of its socket, NONE if replies have to pass through the transport, UNKNOWN before the first */
+    int fd;  /* of its socket; NONE if replies have to pass through the transport; UNKNOWN before the first reply */
 } Reception;
 
 static PyObject *call(PyObject *function, PyObject *one, PyObject *two) {
@@ -63,7 +63,7 @@ static int note_activity(Receiver *r, PyObject *connection) {
     return set_new(connection, &r->last_command, second);
 }
 
-/* Finds out whether replies need not pass through a transport. */
+/* Determines whether replies can bypass a transport. */
 static int know_transport(Receiver *r, Reception *b, PyObject *transport) {
     b->fd = NONE;
     if (r->other == (PyObject *)Py_TYPE(transport)) return 0;
@@ -87,7 +87,7 @@ static int know_transport(Receiver *r, Reception *b, PyObject *transport) {
     return 0;
 }
 
-/* Sends a reply as the transport would, unless that still has others to send; returns how much of it was sent. */
+/* Sends a reply as the transport would, unless the transport has unsent data; returns how many bytes were sent. */
 static Py_ssize_t send_at_once(Receiver *r, Reception *b, PyObject *transport, PyObject *reply) {
     if (b->fd == UNKNOWN && know_transport(r, b, transport)) return -1;
     if (b->fd < 0 || !PyBytes_CheckExact(reply) || PyBytes_GET_SIZE(reply) > MOST_AT_ONCE) return 0;
@@ -119,7 +119,7 @@ static int is(PyObject *owner, const Field *field, PyObject *expected) {
     return value == expected;
 }
 
-/* What takes replies that are not written yet: the connection's list, or the receiver's while the connection has none. */
+/* Returns the list for replies not yet written: the connection's, or the receiver's while the connection has none. */
 static PyObject *list_for_replies(Receiver *r, PyObject *connection) {
     PyObject *out = get(connection, &r->out);
     if (out != Py_None) return out;
@@ -128,7 +128,7 @@ static PyObject *list_for_replies(Receiver *r, PyObject *connection) {
     return out;
 }
 
-/* Gives this list to the connection, and an executor for it, unless it has them already. */
+/* Gives the connection this list and an executor that appends to it, unless it has them already. */
 static int keep_list(Receiver *r, PyObject *connection, PyObject *out) {
     int missing = is(connection, &r->out, Py_None);
     if (missing < 1) return missing;
@@ -137,16 +137,16 @@ static int keep_list(Receiver *r, PyObject *connection, PyObject *out) {
     return done ? 0 : -1;
 }
 
-/* Whether the list is the receiver's; else the connection has it, and an executor that appends to it. */
+/* Whether the list belongs to the receiver; otherwise the connection owns it, with an executor that appends to it. */
 static int is_lent(PyObject *out) { return Py_REFCNT(out) == 1; }
 
-/* Takes the list back, if it was lent, and is empty; steals the reference, which may be NULL. */
+/* Takes the list back if it was lent and is empty; steals the reference, which may be NULL. */
 static void return_list(Receiver *r, PyObject *out) {
     if (out && is_lent(out) && !PyList_GET_SIZE(out) && !r->spare) r->spare = out;
     else Py_XDECREF(out);
 }
 
-/* The runner has answered all there was: the connection needs its executor no more. */
+/* The runner has answered all input: the connection no longer needs its own executor. */
 static int share_executor(Receiver *r, PyObject *connection, PyObject *out) {
     if (is_lent(out)) return 0;
     PyObject *done = PyObject_CallMethodNoArgs(connection, r->share_executor);
@@ -191,7 +191,7 @@ static int Reception_traverse(Reception *b, visitproc visit, void *arg) {
 }
 
 static int Reception_clear(Reception *b) {
-    Py_CLEAR(b->connection);  /* without the receiver it could not be called */
+    Py_CLEAR(b->connection);  /* the receiver is kept, because calls need it */
     return 0;
 }
 

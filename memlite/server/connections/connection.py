@@ -66,9 +66,9 @@ class ConnectionServices(NamedTuple):
             input, which saves a sixth of the memory of an idle connection; None if each has its
             own.
         shared_executor: the executor of all connections whose input a runner carries out, which
-            saves a twelfth; it carries out nothing. None if each has its own.
-        runner: carries out most commands without the parser; None if there is none.
-        runs: its methods, by protocol.
+            saves a twelfth; it carries out nothing itself. None if each has its own.
+        runner: carries out most commands without the parser; None without one.
+        runs: the methods of the runner, by protocol.
     """
 
     counters: Counters
@@ -132,13 +132,13 @@ class Connection(asyncio.Protocol):
         fast_gets = services.execution.fast_gets
         if fast_gets is not None:
             self._table, self._used = fast_gets.table, fast_gets.used
-        # Replies that are not written yet; None while the executor is the shared one.
+        # Replies not written yet; None while the shared executor is used.
         self._out: list[Part] | None = None
         self._state = _SERVING
         self.writable = True
         self._run_commands: Run | None = None  # `Runner.text` or `binary`, while it may be used
         self._pending_input = b""  # arrived while the connection could not be served
-        self._begin = 0  # of that, has been carried out by the runner
+        self._begin = 0  # bytes of it that the runner has carried out
         self._held = 0  # bytes of input not yet carried out, as counted by `Intake`
         self._eof = False  # whether the peer has half-closed the connection
         self._unsent: deque[Part] | None = None  # replies the peer is too slow to take
@@ -189,19 +189,19 @@ class Connection(asyncio.Protocol):
 
     @property
     def out(self) -> list[Part]:
-        """Replies that are not written yet, to be appended to."""
+        """Replies not written yet; new ones are appended here."""
         if self._out is None:
             self._own_executor()
         return cast("list[Part]", self._out)
 
     def _own_executor(self) -> None:
-        """Get an executor for this connection, which appends replies to `out`."""
+        """Create an executor for this connection, which appends replies to `out`."""
         if self._out is None:
             self._out = []
         self.executor = self._services.execution.executor(self.dialect, self, self._out)
 
     def _share_executor(self) -> None:
-        """Leave all input to the runner until there is some that it does not take."""
+        """Leave all input to the runner until it declines some."""
         shared = self._services.shared_executor
         if shared is not None and not self._out:
             self.executor, self._out = shared, None
@@ -241,7 +241,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def state(self) -> "SocketState":
-        """What the connection is doing."""
+        """The activity of the connection."""
         if self.parser.in_value:
             return "reading_value"
         if self._stream is not None:
@@ -266,7 +266,8 @@ class Connection(asyncio.Protocol):
     def unread(self) -> int:
         """The bytes of replies that the peer has yet to read; 0 while the transport takes more.
 
-        A transport holds some without saying when they are gone: over TLS up to half a megabyte.
+        A transport buffers some bytes without reporting when they are sent: over TLS up to half a
+        megabyte.
         """
         if self.writable and not self._unsent:
             return 0
@@ -297,7 +298,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release everything except commands that are already under way."""
+        """Release everything except commands that are already in progress."""
         if exc is not None:
             self.close_reason = "error"
         self._move(Event.LOST)
@@ -363,7 +364,7 @@ class Connection(asyncio.Protocol):
         elif (
             size <= self._immediate_limit
             and data[0] == _G
-            and data.find(b"\n") == size - 1  # not several of them
+            and data.find(b"\n") == size - 1  # a single line
             and data[:4] == b"get "
             and self._send_immediate_reply(data)
         ):
@@ -377,12 +378,12 @@ class Connection(asyncio.Protocol):
         return cast("FastGets", self._services.execution.fast_gets).can_serve(item)
 
     def _run_again(self, data: bytes) -> bool:
-        """Have the runner carry on where the parser was left with an incomplete command.
+        """Let the runner take over from the parser, which holds an incomplete command.
 
-        Otherwise all that follows one which arrives in two reads would be parsed in Python.
+        Otherwise, after a command that arrives in two reads, all input would be parsed in Python.
 
         Returns:
-            Whether that was possible: `data` completes it, and its value is not long.
+            Whether that was possible: `data` completes the command, and its value is not long.
         """
         take_back = getattr(self.parser, "take_back", None)
         whole = b"" if take_back is None else cast("bytes", take_back(data))
@@ -390,12 +391,12 @@ class Connection(asyncio.Protocol):
             return False
         self._enter_fast_path()
         if self._run_commands is not None:
-            self._counters.bytes_read -= len(whole)  # which are counted once more
+            self._counters.bytes_read -= len(whole)  # the runner counts them again
         self._go_on(whole, 0)
         return True
 
     def _carry_on(self, data: bytes, begin: int = 0) -> None:
-        """Serve what the runner has left of `data`, in which it began at `begin`."""
+        """Serve the rest of `data` that the runner, which started at `begin`, did not take."""
         services = self._services
         runner = services.runner
         assert runner is not None  # noqa: S101 - it has just run
@@ -420,7 +421,7 @@ class Connection(asyncio.Protocol):
         return begins
 
     def _keep_for_next_turn(self, data: bytes, position: int, size: int) -> None:
-        """Keep what the runner has left of `data`, as the connection's share of the turn is used.
+        """Keep the rest of `data` for the next turn: the connection's share of this one is used up.
 
         Args:
             data: the input.
@@ -428,17 +429,17 @@ class Connection(asyncio.Protocol):
             size: bytes that have been read in this turn.
         """
         self.last_command = self._clock.second
-        self._counters.until_slow_sample -= 1  # the runner begins only where there are two left
+        self._counters.until_slow_sample -= 1  # the runner starts only if at least two are left
         self._pending_input = data
         self._begin = position
         if self._out:
             self._flush()
         run = self._run_commands
         self._end_turn(size, len(data))
-        self._run_commands = run  # in C, the next turn begins with it
+        self._run_commands = run  # in C, the next turn starts with it
 
     def _end_turn(self, size: int, held: int) -> None:
-        """Let other connections have their turn.
+        """Yield to other connections.
 
         Args:
             size: the bytes of this read.
@@ -453,7 +454,7 @@ class Connection(asyncio.Protocol):
             self._services.scheduler.call_together(self._next_turn)
 
     def _go_on(self, data: bytes, begin: int) -> None:
-        """Have the runner carry out more of `data`, or the parser if it must not any more."""
+        """Pass more of `data` to the runner, or to the parser if the runner may not be used now."""
         self._enter_fast_path()
         run = self._run_commands
         if run is None:
@@ -483,7 +484,7 @@ class Connection(asyncio.Protocol):
         if reply:
             counters.bytes_written += len(reply)
             self._transport.write(reply)
-        elif not self._waits:  # it has several parts; otherwise it follows
+        elif not self._waits:  # the reply is in `out`, in several parts; otherwise it comes later
             self._flush()
         return True
 
@@ -521,7 +522,7 @@ class Connection(asyncio.Protocol):
         self._move(Event.WATCHED if stream.endless else Event.ATTACHED)
 
     def detach(self) -> None:
-        """Take the connection back and serve commands again, first those that have waited."""
+        """Take the connection back and serve commands again, starting with those that waited."""
         self._stream = None
         self.last_command = self._clock.second
         self._move(Event.DETACHED)
@@ -543,7 +544,7 @@ class Connection(asyncio.Protocol):
             self._hold(self._held + len(data))
 
     def _hold(self, size: int) -> None:
-        """Count `size` bytes as held instead of those counted before."""
+        """Count `size` bytes as held, replacing the previous count."""
         self._services.intake.held += size - self._held
         self._held = size
 
@@ -556,7 +557,7 @@ class Connection(asyncio.Protocol):
             data: the input.
             fast: whether the read is sampled instead of taking the fast path.
             served: commands of this turn that have been carried out.
-            carried_out: the bytes of these, which were read with `data`.
+            carried_out: the size of these commands in bytes, which were read with `data`.
         """
         self.last_command = self._clock.second
         counters = self._counters
@@ -614,7 +615,7 @@ class Connection(asyncio.Protocol):
             self._move(Event.FULL)
 
     def _own_parser(self) -> None:
-        """Leave the shared parser to the others: this connection has incomplete input."""
+        """Switch from the shared parser to a separate one: this connection has incomplete input."""
         shared = self._services.shared_parser
         if shared is not None and self.parser is shared:
             self.parser = shared.separate()
@@ -626,7 +627,7 @@ class Connection(asyncio.Protocol):
         self._services.scheduler.call_later(seconds, self._take_turn)
 
     def _next_turn(self) -> None:
-        """Take the next turn: in C, where there is a receiver."""
+        """Take the next turn; implemented in C if there is a receiver."""
         self._take_turn()
 
     def _take_turn(self) -> None:
@@ -722,7 +723,7 @@ class Connection(asyncio.Protocol):
         self._read_on()
 
     def _read_on(self) -> None:
-        """Read again, after what was read before has been served."""
+        """Resume reading after all earlier input has been served."""
         if self._state is not _SERVING or self._transport.is_closing():
             return
         if not self._eof:

@@ -30,7 +30,7 @@ def connector(
 
     Args:
         tls: the TLS settings; None without TLS.
-        connect: makes a connection.
+        connect: creates a connection.
         register: the open connections.
         counters: the counters.
         scheduler: schedules work on the event loop.

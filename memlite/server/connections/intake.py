@@ -50,7 +50,7 @@ class Intake:
 
 
 class _SmallReads(asyncio.BufferedProtocol):
-    """Stands in for a transport's protocol and passes it what arrives in small parts.
+    """Stands in for a transport's protocol and passes it the input in small parts.
 
     Args:
         intake: provides the memory to read into.
@@ -73,7 +73,7 @@ class _SmallReads(asyncio.BufferedProtocol):
         return self._memory
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Pass on what was read; return the transport if the client has calmed down."""
+        """Pass on the input; return the transport if the client has calmed down."""
         full = nbytes == len(self._memory)
         self._protocol.data_received(bytes(self._memory[:nbytes]))
         transport = self._transport

@@ -59,7 +59,7 @@ class LargeValues:
     def receive(self, connection: Receiving, transport: asyncio.Transport) -> None:
         """Read the rest of a connection's value, if that is worthwhile.
 
-        It is not with TLS, where decryption produces pieces anyway.
+        It is not worthwhile with TLS, where decryption produces pieces anyway.
         """
         parser = connection.parser
         if not isinstance(parser, TextParser):

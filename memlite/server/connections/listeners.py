@@ -39,7 +39,7 @@ _TLS_PREFIXES = {"notls": "", "btls": "btls", "mtls": "mtls"}
 
 _HTTP_BACKLOG = 64
 
-# What binding to an address of IPv6 fails with where there is none.
+# Errors of binding to an IPv6 address on a host without IPv6.
 _UNSUPPORTED = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 _log = logging.getLogger("memlite")
@@ -103,7 +103,7 @@ def _inode(file: "Path") -> tuple[int, int]:
 
 
 def address_label(family: int, name: object, protocol: str = "tcp") -> str:
-    """Return a socket name as ``stats conns`` shows it."""
+    """Return a socket name in the format of ``stats conns``."""
     if family == AF_UNIX:
         return f"unix:{os.fsdecode(name) if isinstance(name, str | bytes) else ''}"
     if isinstance(name, tuple) and family == socket.AF_INET6:
@@ -112,7 +112,7 @@ def address_label(family: int, name: object, protocol: str = "tcp") -> str:
 
 
 def endpoint(family: int, name: object) -> tuple[str, int, str]:
-    """Return a socket name as ``watch connevents`` shows it: address, port, transport."""
+    """Return a socket name in the format of ``watch connevents``: address, port, transport."""
     if family == AF_UNIX or not isinstance(name, tuple):
         return "unix", 0, "local"
     return str(name[0]), int(name[1]), "tcp"
@@ -127,7 +127,7 @@ def parse_address(text: str, default_port: int, option: str = "-l") -> tuple[str
         option: the name of the setting, for messages.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: it has none of these forms.
     """
     host, port = text, ""
     if text.startswith("["):
@@ -164,7 +164,7 @@ def _split_tls(text: str, enabled: bool, option: str = "-l") -> tuple[str, str]:
 
 
 def is_loopback(listener: Listener) -> bool:
-    """Return whether only clients on this machine can reach it."""
+    """Return whether only clients on this machine can reach the listener."""
     if listener.sock.family == AF_UNIX:
         return True
     host = str(listener.sock.getsockname()[0])
@@ -172,10 +172,10 @@ def is_loopback(listener: Listener) -> bool:
 
 
 def listen(config: Config) -> list[Listener]:
-    """Bind the sockets that the settings name, TCP's before UDP's, and those of HTTP last.
+    """Bind the sockets named in the settings: TCP before UDP, and HTTP last.
 
     Raises:
-        StartError: an address does not resolve, or is taken or forbidden.
+        StartError: an address does not resolve, is in use, or is not permitted.
     """
     listeners = _listen_cache(config)
     if config.http is not None:
@@ -197,7 +197,7 @@ def listen_http(text: str, *, tls: bool = False) -> list[Listener]:
         tls: whether TLS is enabled (``-Z``).
 
     Raises:
-        ConfigError: it is no address.
+        ConfigError: it is not an address.
         StartError: it does not resolve, is in use, or is not permitted.
     """
     mode, address = _split_tls(text, tls, "--http")
@@ -309,7 +309,7 @@ def _listen_any(
 
     Args:
         names: address families and socket names.
-        port: the port for all of them; 0 for a free one, which is the same for all.
+        port: the port for all of them; 0 for the same free port for all.
         protocol: ``TCP``, ``UDP`` or ``HTTP``.
         listen: opens a listener.
 
@@ -447,7 +447,7 @@ def write_ports(listeners: Sequence[Listener]) -> None:
     ]
     partial = path + ".lck"
     try:
-        # Importing pathlib for this alone would slow down the start.
+        # Importing pathlib just for this would slow down startup.
         with open(partial, "w", encoding="utf-8") as file:  # noqa: PTH123
             file.writelines(lines)
         os.rename(partial, path)  # noqa: PTH104 - so readers never see a partial file

@@ -1,4 +1,4 @@
-"""Protocol negotiation: the first byte tells the binary protocol from the text protocol."""
+"""Protocol negotiation: the first byte distinguishes the binary from the text protocol."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""Input in C, where a compiler made the module: from the transport to the runner, and back."""
+"""Input handling in C, from the transport to the runner and back, if the module was compiled."""
 
 import asyncio
 import sys
@@ -15,19 +15,20 @@ from memlite.telemetry.counters import Counters
 __all__ = ["NATIVE", "connection_type", "descriptor"]
 
 _VERSION: Final = 4
-"""`_native.c` has the same."""
+"""Must match `_native.c`."""
 
 NATIVE: Final[Any] = extension("memlite.server.connections._native", _VERSION)
 """The module in C; None if it is not used."""
 
 
 def descriptor(transport: asyncio.Transport) -> int | None:
-    """Return the file descriptor of a transport that sends what it is given as it is.
+    """Return the file descriptor of a transport that sends its data unchanged.
 
-    That is one of uvloop without TLS, which sends at once what it can, as the receiver does.
+    These are uvloop's transports without TLS, which send immediately as much as they can, as the
+    receiver does.
 
     Returns:
-        -1 if its socket is closed; None if no transport of its type is such a one.
+        -1 if its socket is closed; None if transports of its type do not qualify.
     """
     loop: Any = sys.modules.get("uvloop.loop")
     if loop is None or type(transport) not in (loop.TCPTransport, loop.UnixTransport):
@@ -37,14 +38,14 @@ def descriptor(transport: asyncio.Transport) -> int | None:
 
 
 def connection_type(runner: Runner | None, kind: type[Connection] = Connection) -> type[Connection]:
-    """Return the connections of a server with this runner.
+    """Return the class of connections for a server with this runner.
 
-    They give their input to the runner without the interpreter, whenever the runner may be used,
-    and all other input to the method of `kind`.
+    Connections pass their input to the runner without the interpreter whenever the runner may be
+    used, and all other input to the method of `kind`.
 
     Args:
-        runner: carries out the commands; None if there is none.
-        kind: what they are besides.
+        runner: carries out the commands; None without one.
+        kind: the base class.
     """
     if NATIVE is None or runner is None:
         return kind

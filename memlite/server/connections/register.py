@@ -24,7 +24,7 @@ class Handshake(ConnectionInfo, Protocol):
 
 
 class ConnectionWatcher(Protocol):
-    """Is notified when connections open and close."""
+    """An observer of connections that open and close."""
 
     def opened(self, connection: Peer) -> None:
         """Handle a new connection."""
@@ -41,12 +41,12 @@ class Register:
         counters: count accepted and rejected connections.
         clock: provides the time at which connections open.
         instrumentation: decides whether connections may take the fast path.
-        auth: tracks connections that have not authenticated; None if clients need not.
+        auth: tracks connections that have not authenticated; None if clients need not authenticate.
 
     Attributes:
         connections: the open connections.
         handshakes: connections whose TLS handshake is in progress, the oldest first.
-        watcher: is notified of connections; None while connections are not watched.
+        watcher: notified of connections; None while connections are not watched.
     """
 
     def __init__(

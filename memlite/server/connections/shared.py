@@ -16,13 +16,13 @@ _G = ord("g")
 
 
 class PassedConnection(Connection):
-    """Tells when it is closed, as another process has accepted it.
+    """A connection accepted by another process, which reports when it is closed.
 
     Args:
         services: the parts of the server it uses.
 
     Attributes:
-        on_lost: called when it is closed; None for nobody to call.
+        on_lost: called when it is closed; None for no callback.
     """
 
     __slots__ = ("on_lost",)
@@ -39,9 +39,9 @@ class PassedConnection(Connection):
 
 
 class SharedConnection(PassedConnection):
-    """Answers a get of one key with what the shared table has for its line.
+    """Answers a get of one key by looking up its request line in the shared table.
 
-    It does so without a runner, and while slow commands are looked for, as nothing is run then.
+    Used without a runner, and while the slow log is on, as the runner is not used then.
 
     Args:
         services: the parts of the server it uses.
@@ -54,7 +54,7 @@ class SharedConnection(PassedConnection):
         self._find = cast("SharedItems", self._table).find_reply
 
     def data_received(self, data: bytes) -> None:
-        """Serve the input; see `Connection.data_received`, of which this is the fast path."""
+        """Serve the input; the fast path of `Connection.data_received`."""
         if self._run_commands is not None:  # without the receiver in C
             super().data_received(data)
             return

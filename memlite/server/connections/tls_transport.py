@@ -39,7 +39,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     Args:
         context: the TLS settings.
-        connect: makes the connection to be served after the handshake.
+        connect: creates the connection to be served after the handshake.
         register: tracks handshakes.
         counters: count handshakes and TLS errors.
         scheduler: schedules the handshake timeout.
@@ -47,8 +47,8 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     Attributes:
         last_command: unix time at which the connection was accepted, in whole seconds.
-        on_lost: called when it is closed; None for nobody to call.
-        state: what it is doing during the handshake.
+        on_lost: called when it is closed; None for no callback.
+        state: its activity during the handshake.
     """
 
     __slots__ = (
@@ -280,7 +280,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._socket.write(self._outgoing.read())
 
     def pause_reading(self) -> None:
-        """Stop delivering input; what has arrived stays encrypted."""
+        """Stop delivering input; input that has arrived stays encrypted."""
         self._paused = True
         self._socket.pause_reading()
 

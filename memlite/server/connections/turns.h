@@ -1,8 +1,8 @@
-/* What is left once a connection has used its share of commands: the counterpart of `Connection._keep_for_next_turn` and, in the
-next turn, of `_continue`, for the usual case: the peer reads its replies, and nothing else waits to be sent. All others
-are left to these. The connection keeps its runner meanwhile; only its state says that input has to wait.
+/* Input left over when a connection has used its share of commands: the counterpart of `Connection._keep_for_next_turn` and, in
+the next turn, of `_continue`, for the usual case: the peer reads its replies, and nothing else waits to be sent. All other
+cases are left to these methods. The connection keeps its runner meanwhile; only its state says that input has to wait.
 
-What a receiver is comes before this. */
+Include this after the definition of Receiver. */
 
 static int add_to(PyObject *owner, const Field *field, Py_ssize_t more) {
     PyObject *number = get(owner, field), *by = number ? PyLong_FromSsize_t(more) : NULL;
@@ -28,7 +28,7 @@ static int hold(Receiver *r, PyObject *connection, PyObject *services, Py_ssize_
     Py_ssize_t before = size_in(connection, &r->held);
     if (before == -1 && PyErr_Occurred()) return -1;
     if (before == size) return 0;
-    /* Both are counted or neither: the number is there before. */
+    /* Update both counts or neither: create the number first. */
     PyObject *intake = PyObject_GetAttr(services, r->intake), *number = intake ? PyLong_FromSsize_t(size) : NULL;
     int failed = !number || add_to(intake, &r->all_held, size - before) || set_new(connection, &r->held, Py_NewRef(number));
     Py_XDECREF(number);
@@ -36,7 +36,7 @@ static int hold(Receiver *r, PyObject *connection, PyObject *services, Py_ssize_
     return failed ? -1 : 0;
 }
 
-/* After a full read, less is to be read at a time. */
+/* After a full read, read less at a time. */
 static int slow_down(Receiver *r, PyObject *connection, PyObject *services) {
     PyObject *intake = PyObject_GetAttr(services, r->intake), *transport = intake ? get(connection, &r->transport) : NULL;
     PyObject *done = transport ? call_method(intake, r->slow_down, transport) : NULL;
@@ -46,7 +46,7 @@ static int slow_down(Receiver *r, PyObject *connection, PyObject *services) {
     return done ? 0 : -1;
 }
 
-/* Where the next turn begins, if the run that has just ended has used its share; 0 if not. */
+/* Returns where the next turn begins if the run that has just ended has used its share; 0 if not. */
 static Py_ssize_t next_turn(Receiver *r, PyObject *run) {
     PyObject *runner = PyCFunction_Check(run) ? PyCFunction_GET_SELF(run) : NULL;
     PyObject *number = runner ? PyObject_GetAttr(runner, r->next_turn) : NULL;
@@ -56,8 +56,8 @@ static Py_ssize_t next_turn(Receiver *r, PyObject *run) {
     return position;
 }
 
-/* Writes the replies of the turn, in `out`, and leaves the rest of the input, from `position`, for the next one: 0, or -1.
-Above 0 if that is not the usual case: then nothing has been done. */
+/* Writes the replies of the turn, in `out`, and keeps the rest of the input, from `position`, for the next turn. Returns 0,
+or -1 on error. A positive result means that this is not the usual case, and that nothing has been done. */
 static int end_turn(Receiver *r, Reception *b, PyObject *data, PyObject *out, Py_ssize_t begin, Py_ssize_t position) {
     PyObject *connection = b->connection;
     Py_ssize_t size = PyBytes_GET_SIZE(data), replies = PyList_GET_SIZE(out);
@@ -92,7 +92,7 @@ static int end_turn(Receiver *r, Reception *b, PyObject *data, PyObject *out, Py
     return failed || serving < 0 ? -1 : 0;
 }
 
-/* Whether the next turn is a usual one: 0 if not, or -1. */
+/* Whether the next turn is a usual one: 1 if so, 0 if not, -1 on error. */
 static int can_take_turn(Receiver *r, PyObject *connection) {
     int usual;
     if ((usual = is(connection, &r->writable, Py_True)) != 1 || (usual = is(connection, &r->unsent, Py_None)) != 1
@@ -106,7 +106,7 @@ static int can_take_turn(Receiver *r, PyObject *connection) {
     return usual;
 }
 
-/* Carries out more of what was kept. */
+/* Carries out more of the input that was kept. */
 static PyObject *go_on(Receiver *r, Reception *b, PyObject *run, PyObject *data, Py_ssize_t begin) {
     PyObject *connection = b->connection, *out = list_for_replies(r, connection), *reply = NULL, *done = NULL;
     PyObject *from = out ? PyLong_FromSsize_t(begin) : NULL, *services = from ? get(connection, &r->services) : NULL;
@@ -136,7 +136,7 @@ static PyObject *go_on(Receiver *r, Reception *b, PyObject *run, PyObject *data,
 static PyObject *take_turn(Receiver *r, Reception *b) {
     PyObject *connection = b->connection;
     int yielded = is(connection, &r->state, r->yielded);
-    if (yielded != 1) return yielded < 0 ? NULL : Py_NewRef(Py_None);  /* it is another's now, or closed */
+    if (yielded != 1) return yielded < 0 ? NULL : Py_NewRef(Py_None);  /* it now belongs to a stream, or is closed */
     Py_ssize_t begin = size_in(connection, &r->begin);
     int usual = begin > 0 ? can_take_turn(r, connection) : begin ? -1 : 0;
     if (usual < 1) return usual < 0 ? NULL : PyObject_CallMethodNoArgs(connection, r->take_turn);

@@ -6,7 +6,7 @@ is a message of its own, with the request's id, in as many datagrams as necessar
 The source address of a datagram can be forged. So the total size of the replies to a request is
 limited: a request for one item of the largest size is answered, a request for a hundred is not. The
 work in progress is limited for all senders together: datagrams beyond that are dropped and counted.
-So are administrative commands that come too often, where several processes have to carry them out.
+So are administrative commands that arrive too often, if several processes have to carry them out.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ class UdpServices(NamedTuple):
         instrumentation: decides which requests are observed.
         scheduler: schedules turns on the event loop.
         may_administer: returns whether an administrative command may be carried out now.
-        processes: how many serve the socket.
+        processes: the number of processes that serve the socket.
     """
 
     counters: Counters
@@ -94,7 +94,7 @@ class UdpServices(NamedTuple):
 
 
 class _Bounds(NamedTuple):
-    """What may be in progress in one of the processes that serve a socket; see above."""
+    """Limits on the work in progress in one of the processes that serve a socket; see above."""
 
     requests: int
     request_bytes: int
@@ -102,7 +102,7 @@ class _Bounds(NamedTuple):
 
     @classmethod
     def of(cls, processes: int) -> "_Bounds":
-        """Divide what may be in progress; each can take the largest datagram."""
+        """Divide the limits among processes, each of which can take the largest datagram."""
         return cls(
             max(_MAX_REQUESTS // processes, _LEAST_REQUESTS),
             max(_MAX_REQUEST_BYTES // processes, _MAX_DATAGRAM_SIZE),
@@ -118,8 +118,8 @@ class UdpService(asyncio.DatagramProtocol):
         listener: the bound socket.
 
     Attributes:
-        counted: whether the socket has been counted as a connection; by another process, if several
-            serve it.
+        counted: whether the socket has already been counted as a connection, by another process
+            that serves it.
         last_command: unix time of the last datagram, in whole seconds.
         keys: the number of keys that requests in progress are reading from a slow backend.
     """
@@ -182,7 +182,7 @@ class UdpService(asyncio.DatagramProtocol):
         self._counters.total_connections += not self.counted  # as in memcached
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End all requests; commands under way are still carried out."""
+        """End all requests; commands in progress are still carried out."""
         self._unsent.clear()
         for request in list(self._requests):
             request.end()
@@ -402,7 +402,7 @@ class _Request:
             self.serve()
 
     def end(self) -> None:
-        """End the request; commands under way are still carried out."""
+        """End the request; commands in progress are still carried out."""
         service = self._service
         service.keys -= self._reserved_keys
         self._reserved_keys = 0
@@ -460,7 +460,7 @@ class _OverloadError(Exception):
 
 
 class _UdpHandler:
-    """A handler that rejects commands not served over UDP and passes on the others.
+    """A handler that rejects commands not served over UDP and passes on all other commands.
 
     It rejects streams, whose length is unbounded, and gets of too many keys from a slow backend.
 
@@ -511,7 +511,7 @@ class _UdpHandler:
 
         Raises:
             _OverloadError: too many keys are being read from the backend already, or there were too
-                many administrative commands a moment ago.
+                many recent administrative commands.
         """
         if command is ADMIN:
             if _is_stream(arguments[0]):
@@ -533,7 +533,7 @@ class _UdpHandler:
 
 
 _SIMPLE: Final = frozenset(map(int, (Opcode.NOOP, Opcode.VERSION)))
-"""Opcodes of administrative commands that concern nobody else."""
+"""Opcodes of administrative commands that do not involve other processes."""
 _MULTIGETS: Final = frozenset(("get", "gets", "gat", "gats"))
 
 

@@ -1,19 +1,19 @@
 /* Runs of commands in their usual form, carried out on a table in memory: the counterpart of the short commands in
 Python (short_commands.py, short_binary_commands.py, engine/plain.py), which say more about each of them.
 
-A `Runner` takes what a client has sent and carries out one command after the other. What it does to an
-item, to the table and to what is counted is what its counterpart does, and it does nothing before it is certain
-that it can do all of a command. Whatever is not plain goes to the short commands in Python, one command at a
-time; what these do not take either ends the run, and the parser goes on there. The tests compare both.
+A `Runner` takes a client's input and carries out its commands in order. It changes items, the table and the counters
+exactly as its counterpart does, and does nothing until it is certain that it can complete a command. Commands that
+are not plain go to the short commands in Python, one at a time; a command that these do not handle either ends the
+run, and the parser takes over there. The tests compare both implementations.
 
 Items, counters and the table are objects of Python. Where they have slots, these are read and written at
 their offsets, which are looked up once; in a build by mypyc, or without slots, as attributes. References to
-what an item holds are borrowed for as long as nothing else can run: until the next call into Python.
+an item's contents are borrowed for as long as nothing else can run: until the next call into Python.
 
-With RECORDS, it is compiled once more for a table that processes share: records/_native.c.
+With RECORDS, it is compiled once more for a table shared by several processes: records/_native.c.
 
-This file has the run itself and the type. What commands do is in commands/, by protocol; what they do it to is in objects/,
-or with RECORDS in records/. Each of those files uses what is included before it. */
+This file has the run itself and the type. The commands are in commands/, by protocol; the operations on items are in
+objects/ or, with RECORDS, in records/. Each of those files uses the ones included before it. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -24,7 +24,7 @@ or with RECORDS in records/. Each of those files uses what is included before it
 #include "../../core/digits.h"
 #include "../../core/slots.h"
 
-#define VERSION 6  /* of the interface: what was compiled for another is not used */
+#define VERSION 6  /* of the interface: a module compiled for another version is not used */
 
 #include "commands/common.h"
 #ifdef RECORDS
@@ -60,7 +60,7 @@ or with RECORDS in records/. Each of those files uses what is included before it
 #include "commands/text.h"
 #include "commands/binary.h"
 
-/* Takes over the replies of the counterpart, in order. What is large is not copied. */
+/* Takes over the replies of the counterpart, in order. Large ones are not copied. */
 static int take_replies(Runner *r) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(r->replies); i++) {
         PyObject *part = PyList_GET_ITEM(r->replies, i);
@@ -72,7 +72,7 @@ static int take_replies(Runner *r) {
     return PyList_SetSlice(r->replies, 0, PY_SSIZE_T_MAX, NULL) ? ERROR : DONE;
 }
 
-/* Has the counterpart carry out the command at r->position; STOP if it does not either. */
+/* Passes the command at r->position to the counterpart; STOP if it does not handle it either. */
 static int ask(Runner *r, PyObject *counterpart, PyObject *data, Py_ssize_t *next) {
     PyObject *position = settle(r) < 0 ? NULL : PyObject_CallFunction(counterpart, "On", data, r->position);
     if (!position) return ERROR;
@@ -82,7 +82,7 @@ static int ask(Runner *r, PyObject *counterpart, PyObject *data, Py_ssize_t *nex
     return *next > 0 ? follow(r) < 0 ? ERROR : DONE : STOP;
 }
 
-/* Where the next turn begins, if this one has been used and enough is there; 0 if not. The parser asks the same. */
+/* Where the next turn begins, if this one is used up and enough input has arrived; else 0. The parser checks the same. */
 static Py_ssize_t begin_of_next(Runner *r, const char *at, const char *end, int binary) {
     Packet packet;
     if (r->served < r->at_most || at == end) return 0;
@@ -151,7 +151,7 @@ static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int bin
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     if (settle(r) < 0 || add_counts(r) < 0) Py_CLEAR(reply);
-    /* What a counterpart that failed has answered must not go to the next client. */
+    /* The replies of a counterpart that failed must not go to the next client. */
     if (PyList_GET_SIZE(r->replies) && PyList_SetSlice(r->replies, 0, PY_SSIZE_T_MAX, NULL)) Py_CLEAR(reply);
     if (type) PyErr_Restore(type, value, trace);
     r->out = NULL;

@@ -27,7 +27,7 @@ class CommandObserver(Protocol):
 
 
 class ObservableExecutor(Protocol):
-    """Carries out commands, and tells of each."""
+    """Carries out commands, and notifies an observer of each."""
 
     def try_get(self, line: bytes) -> bool: ...  # noqa: D102 - see `Handler`
 
@@ -40,12 +40,12 @@ class ObservableExecutor(Protocol):
 class Executor(Protocol):
     """Carries out a connection's commands; extends `memlite.protocol.Handler`.
 
-    A `CommandSet` answers at once, a `StoreExecutor` later, in order; the one of
+    A `CommandSet` answers at once, a `StoreExecutor` later, in order; the executor of
     `memlite.proxy` forwards commands to other servers.
 
     Attributes:
         pending: whether there are commands still to be answered.
-        full: whether so many commands are in progress that no more input should be read.
+        full: whether too many commands are in progress to read more input.
         ended: whether the client has sent ``quit``; any further input is discarded.
         had_to_wait: whether the running administrative command had to wait for earlier ones.
     """
@@ -81,18 +81,18 @@ class Executor(Protocol):
         r"""Answer ``get <key>*\r\n`` without the parser, if that is possible.
 
         Args:
-            line: a read that begins with ``g``; it may be anything else.
+            line: a read that begins with ``g``; the rest may be anything.
 
         Returns:
-            The reply; empty if it follows, or is what has been appended for the client; None if
-            nothing was done, and the line must be parsed.
+            The reply; empty if it follows later or has been appended for the client; None if
+            nothing was done and the line must be parsed.
         """
 
     def detach(self) -> None:
         """Disconnect from a lost connection; commands under way are still carried out."""
 
     def peer_has_read(self) -> None:
-        """Continue what has waited for the peer to read its replies."""
+        """Continue work that has waited for the peer to read its replies."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -110,7 +110,7 @@ class CommandSet:
         out: as above.
         pending: always False, like the next three, because commands are answered at once; see
             `Executor`.
-        shows_stored_replies: whether the reply that is stored with an item answers a get.
+        shows_stored_replies: whether a get is answered with the reply stored with the item.
     """
 
     __slots__ = ("out",)
@@ -147,7 +147,7 @@ class CommandSet:
         return False
 
     def immediate_reply(self, line: bytes) -> Part | None:
-        """Return None: connections look in the table themselves."""
+        """Return None: connections look items up themselves."""
         return None
 
     def peer_has_read(self) -> None:

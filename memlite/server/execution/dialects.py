@@ -50,7 +50,7 @@ def _lazy(module: str, name: str) -> Callable[..., Any]:
     return make
 
 
-# Most servers need only one of these, and importing the others would double the import time.
+# Most servers need only one protocol, and importing all of them would double the import time.
 TEXT = Dialect(
     TextParser,
     TextCommands,

@@ -38,7 +38,7 @@ class Execution(Protocol):
 
     Attributes:
         fast_gets: for the fast path of connections; None if they must use the executor.
-        longest_immediate: bytes of the longest get to ask `Executor.immediate_reply` for; 0 for
+        longest_immediate: the longest get to pass to `Executor.immediate_reply`, in bytes; 0 for
             none.
         waits: whether commands may be answered later.
     """

@@ -41,7 +41,7 @@ class ObservedClient(Protocol):
 
 
 class Recorder(Protocol):
-    """Takes the times of commands."""
+    """Records the times of commands."""
 
     def record(self, command: Command, arguments: Arguments, nanoseconds: int) -> None:
         """Take a command whose reply is ready."""
@@ -54,21 +54,22 @@ class Instrumentation:
         counters: hold the countdowns to the next sampled read.
         sampler: records samples.
         verbosity: the initial log level (``-v``).
-        slow: returns what takes a client's slow commands, by its address; None without
+        slow: returns the recorder of a client's slow commands, by its address; None without
             ``--slow-log``.
-        fast_path_waits: whether even reads on the fast path may be slow, as a store is asked for
-            each of them.
+        fast_path_waits: whether even reads on the fast path may be slow, as each of them queries a
+            store.
 
     Attributes:
-        active: whether every read that is parsed must go through `observe`, because commands are
-            being traced or watched, or slow ones are looked for.
+        active: whether every parsed read must go through `observe`, because commands are traced or
+            watched, or slow ones are logged.
         client: the file descriptor of the client whose command is running, for watchers.
-        closes_fast_path: whether, for that, no read may take the fast path.
-        on_activation: called when that becomes true, to take connections off the fast path.
+        closes_fast_path: whether no read may take the fast path, for the same reasons.
+        on_activation: called when `closes_fast_path` becomes true, to take connections off the
+            fast path.
         sampler: as above.
         tracing: whether all commands are logged (``-vv``).
         verbosity: the log level, as set by ``-v`` or the verbosity command.
-        wrap: returns what carries out the commands of a sampled read, for tracers.
+        wrap: returns the executor for the commands of a sampled read, for tracers.
     """
 
     def __init__(
@@ -119,11 +120,11 @@ class Instrumentation:
 
         Args:
             executor: carries out the commands.
-            client: where they come from.
+            client: the client that sent them.
             fast: whether the read is sampled instead of taking the fast path.
         """
         number = -1
-        if self.tracing or self._watched:  # otherwise nobody asks for it
+        if self.tracing or self._watched:  # not needed otherwise
             number = self.client = client.number
         recorders: list[Recorder] = []
         if fast:
@@ -141,8 +142,8 @@ class Instrumentation:
         return _ObservedExecutor(executing, number, recorders, traces=self.tracing)
 
     def _slow_recorder(self, client: ObservedClient) -> Recorder:
-        """Return what takes the slow commands of a connection, which may be gone by then."""
-        assert self._slow is not None  # noqa: S101 - nobody else asks
+        """Return the recorder of a connection's slow commands; it may outlive the connection."""
+        assert self._slow is not None  # noqa: S101 - checked by the caller
         peer = client.peer
         recorder = self._slow(peer or "udp")
         if peer:
@@ -150,12 +151,12 @@ class Instrumentation:
         return recorder
 
     def forget(self, client: ObservedClient) -> None:
-        """Forget a connection that is lost."""
+        """Forget a lost connection."""
         self._slow_of.pop(client, None)
 
 
 class _Samples:
-    """Gives commands to a sampler."""
+    """Passes commands to a sampler."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
@@ -172,7 +173,7 @@ class _Observation:
         command: the command's table row.
         arguments: its arguments.
         number: the client's file descriptor, for the log.
-        recorders: take its time.
+        recorders: record its time.
         traces: whether to log the reply.
     """
 
@@ -213,7 +214,7 @@ class _ObservedExecutor:
     Args:
         executor: carries out the commands.
         number: the client's file descriptor, for the log.
-        recorders: take the times of commands.
+        recorders: record the times of commands.
         traces: whether to log commands and replies.
     """
 

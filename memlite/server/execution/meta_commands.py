@@ -169,7 +169,7 @@ class MetaCommands(CommandSet):
                 compare=request.compare,
                 accept_older=request.invalidate,
                 vivify=vivifies,
-                unique=request.unique or None,  # as in memcached, E0 asks for one of its choice
+                unique=request.unique or None,  # as in memcached, E0 lets the server choose
                 binary=request.binary,
             )
         except CommandError as error:

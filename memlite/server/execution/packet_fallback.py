@@ -19,12 +19,12 @@ def packet_fallback(engine: MetaEngine, replies: list[Part]) -> Callable[[bytes,
     """Return a function that carries out the packet at a position, if there is a shortcut for it.
 
     Args:
-        engine: has the items.
-        replies: takes the replies.
+        engine: the engine that has the items.
+        replies: receives the replies.
 
     Returns:
-        It takes packets that are complete and have a key; it returns where the next one is, or 0 if
-        nothing was done.
+        The function. It takes complete packets with a key, and returns the position of the next
+        packet, or 0 if nothing was done.
     """
     commands = ShortBinaryCommands(engine, replies)
 

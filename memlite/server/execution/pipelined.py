@@ -69,9 +69,9 @@ class _Request:
         command: the command's table row.
         arguments: its arguments.
         keys: the keys among its arguments.
-        access: what it must read before it runs.
+        access: the reads that it needs before it runs.
         observer: is notified of its progress; None if it is not observed.
-        counted: whether it has been carried out, and so counted, but its reply had no room.
+        counted: whether it has been carried out and counted, but had no room for its reply.
         replies: the reply, once the command is done.
         size: the size of the reply in bytes, once the command is done.
         done: whether the command is done.
@@ -111,10 +111,10 @@ class _Request:
 
 
 class _Read(_Request):
-    """A ``get`` of one key, which has nothing to wait for except its read; see `Reader`.
+    """A ``get`` of one key that waits for nothing but its read; see `Reader`.
 
     Attributes:
-        executor: carries it out.
+        executor: the executor that carries it out.
         key: its key.
     """
 
@@ -124,7 +124,7 @@ class _Read(_Request):
     key: bytes
 
     def found(self, record: Record | None) -> None:
-        """Take what has been read."""
+        """Receive the record that was read."""
         self.executor.show(self, record)
 
     def unfinished(self, rest: Coroutine[Any, Any, Record | None]) -> None:
@@ -185,7 +185,7 @@ class StoreExecutor:
 
     @property
     def full(self) -> bool:
-        """Whether so many commands are in progress that no more input should be read."""
+        """Whether too many commands are in progress to read more input."""
         return (
             len(self._queue) >= _MAX_COMMANDS
             or self._keys >= _MAX_KEYS
@@ -233,7 +233,7 @@ class StoreExecutor:
         return True
 
     def short_get(self, words: Sequence[bytes], data: bytes, position: int) -> int:
-        """Carry out ``get <key>`` if it has nothing to wait for except its read; see `Handler`."""
+        """Carry out ``get <key>`` if it waits for nothing but its read; see `Handler`."""
         if len(words) != 2 or self._barrier is not None:
             return 0
         key = words[1]
@@ -249,8 +249,8 @@ class StoreExecutor:
     def set_framed(self, key: bytes, exptime: int, framed: bytes, noreply: bool) -> None:
         """Carry out ``set`` with a value already in the form of a get's reply.
 
-        It reads nothing and replaces whatever there is. Unless it has to wait for other commands,
-        it needs neither a transaction nor the command set.
+        It reads nothing and replaces any item. Unless it has to wait for other commands, it needs
+        neither a transaction nor the command set.
         """
         arguments = (key, exptime, framed, noreply)
         if self._barrier is None and key not in self._last:
@@ -313,7 +313,7 @@ class StoreExecutor:
     def _submit(
         self, request: _Request, before: Sequence[_Request], attempt: _Attempt | None
     ) -> None:
-        """Answer a command, or queue it until those it waits for, and its writes, are done."""
+        """Answer a command, or queue it until its predecessors and its writes are done."""
         if attempt is not None and not (attempt.writes or self._queue):
             self._answer(request, attempt)
             return
@@ -335,7 +335,7 @@ class StoreExecutor:
         self._scheduler.spawn(self._carry_out(request, before, attempt))
 
     def _answer(self, request: _Request, attempt: _Attempt) -> None:
-        """Append the reply of a command that has nothing to wait for."""
+        """Append the reply of a command that waits for nothing."""
         replies, later = self._engine.confirm(attempt)
         if later is not None:
             replies += later()
@@ -354,7 +354,7 @@ class StoreExecutor:
             return Attempt(self._refusal(request, error), (), None)
 
     def _run(self, request: _Request) -> _Reply:
-        """Have the command set carry out a command. The engine may call this repeatedly."""
+        """Run a command on the command set. The engine may call this repeatedly."""
         if self._engine.observed:
             sink = self._sink
             self._instrumentation.client = -1 if sink is None else sink.number
@@ -368,7 +368,7 @@ class StoreExecutor:
         return replies, later
 
     def _run_again(self, request: _Request) -> _Reply:
-        """Repeat a read whose reply had no room, without counting it again."""
+        """Repeat a read that had no room for its reply, without counting it again."""
         return self._engine.uncounted(partial(self._run, request))
 
     def _written(self, request: _Request, attempt: _Attempt, write: asyncio.Future[object]) -> None:
@@ -412,12 +412,12 @@ class StoreExecutor:
         self._finish(request, reply)
 
     def _nobody_reads(self, request: _Request) -> bool:
-        """Return whether a command changes nothing, and its client has gone."""
+        """Return whether a command changes nothing, and its client has disconnected."""
         access = request.access
         return self._sink is None and access.reads and not access.conditional
 
     async def _when_it_fits(self, request: _Request, place: Place) -> _Reply:
-        """Read again, as often as necessary, once there is room for a reply of that size."""
+        """Once there is room for a reply of that size, read again, as often as necessary."""
         again = partial(self._run_again, request)
         while True:
             with place:
@@ -430,7 +430,7 @@ class StoreExecutor:
                 return reply
             place, reply = further, _NOTHING
 
-    # A get of one key that has nothing to wait for except its read
+    # A get of one key that waits for nothing but its read
 
     def _read(self, key: bytes) -> None:
         request = _Read(GET, ([key],), (key,), Access.CACHED, None)
@@ -443,7 +443,7 @@ class StoreExecutor:
             self._scheduler.spawn(self._get(request, backend.get_cached(key)))
 
     def go_on(self, request: _Read, rest: Coroutine[Any, Any, Record | None]) -> None:
-        """Read on in a task, unless there is nobody to read the reply."""
+        """Continue reading in a task, unless the client has disconnected."""
         if self._sink is None:
             rest.close()
             self._finish(request, _NOTHING)
@@ -459,7 +459,7 @@ class StoreExecutor:
             self.show(request, record)
 
     def show(self, request: _Read, record: Record | None) -> None:
-        """Carry out the command on what has been read; it is read again if there is no room."""
+        """Carry out the command on the record; read again later if the reply has no room."""
         try:
             found = self._engine.get(request.key, record, partial(self._run, request))
             reply: _Reply = ([found], None) if isinstance(found, bytes) else found
@@ -481,20 +481,20 @@ class StoreExecutor:
     # Whether there is room
 
     def _fits(self, request: _Request, reply: _Reply) -> bool:
-        """Return whether there is room for the reply to a read; others have to be kept."""
+        """Return whether there is room for a reply; True if the command cannot be repeated."""
         if not self._may_drop(request):
             return True
         return self._room.fits(_size(reply), self._unread, first=self._queue[0] is request)
 
     def _line_up(self, request: _Request, reply: _Reply) -> Place | None:
-        """Return None if there is room for a reply; otherwise its place among those that wait."""
+        """Return None if there is room for a reply; otherwise its place in the line for room."""
         if not self._may_drop(request):
             return None
         first = self._queue[0] is request
         return self._room.claim(request, _size(reply), self._unread, first=first)
 
     def _may_drop(self, request: _Request) -> bool:
-        """Return whether a command can be repeated, and there is somebody to wait for."""
+        """Return whether a command can be repeated, and its client is still connected."""
         access = request.access
         return self._sink is not None and access.cached and not access.conditional
 
@@ -506,7 +506,7 @@ class StoreExecutor:
         if before:
             self._scheduler.spawn(self._carry_out_alone(request, before))
         else:
-            # Not delivered at once, because the parser is still running and may submit more.
+            # Do not deliver at once: the parser is still running and may submit more.
             self._deliver_soon()
             self.had_to_wait = False
             self._run_alone(request)
@@ -548,7 +548,7 @@ class StoreExecutor:
         return [] if quiet else [self._commands.error_reply(error, arguments)], None
 
     def _finish(self, request: _Request, reply: _Reply) -> None:
-        """Keep the reply until it is due, and wake the commands that wait for this one."""
+        """Keep the reply until it is due, and wake the commands that wait for this command."""
         replies, later = reply
         if later is not None:
             replies += later()
@@ -591,7 +591,7 @@ class StoreExecutor:
         if sink is not None:
             sink.replies_ready()
         if self._room.short:
-            self.peer_has_read()  # or replies before those that wait are gone
+            self.peer_has_read()  # or earlier replies have been delivered
 
 
 def _size(reply: _Reply) -> int:
@@ -599,4 +599,4 @@ def _size(reply: _Reply) -> int:
 
 
 _SHORTCUTS: Final[Shortcuts] = {b"get": StoreExecutor.short_get}
-"""For a backend that has to be asked for everything: its gets are not parsed further."""
+"""For a backend that must be queried for every get: those are not parsed further."""

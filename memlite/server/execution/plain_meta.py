@@ -1,4 +1,4 @@
-"""Replies of plain items to an mg that asks for nothing but what any item has."""
+"""Replies to an mg on a plain item that requests only data that any item has."""
 
 from typing import Final
 
@@ -8,10 +8,10 @@ from memlite.memory.item import END
 __all__ = ["PlainFlags", "plain_flags", "read_plain_flags"]
 
 _USUAL: Final = frozenset((b"v", b"s", b"f", b"t", b"k", b"q"))
-# Where the flags and the size are in the reply to a get, if the key were empty.
+# Offset of the flags and the size in the reply to a get with an empty key.
 _NUMBERS_AT: Final = len(b"VALUE  ")
-# Heads that are kept. They differ by the flags of the request and of the item, and the size: most
-# clients ask in one way for items of few sizes.
+# The number of cached heads. They depend on the flags of the request and of the item, and on the
+# size: most clients always use the same flags, for items of few sizes.
 _AT_MOST: Final = 8192
 _heads: Final[dict[tuple[bytes, bytes], bytes]] = {}
 
@@ -40,7 +40,7 @@ class PlainFlags:
         """Return the reply of an item with a key that the text protocol can express."""
         wire = item.wire
         if self._value_only:
-            # "VA", and what follows the flags in the reply to a get: size and value.
+            # "VA", and the part after the flags in the reply to a get: size and value.
             return b"VA" + wire[wire.index(b" ", _NUMBERS_AT + len(key)) : -END]
         end = wire.index(b"\n") + 1
         numbers = wire[_NUMBERS_AT + len(key) : end]
@@ -67,10 +67,10 @@ plain_flags: Final = _known.get
 
 
 def read_plain_flags(words: bytes) -> PlainFlags | None:
-    """Return the flags of an mg; None if there are others than those above, or one of them twice.
+    """Return the flags of an mg; None if there are any but those above, or one of them twice.
 
     Args:
-        words: what follows the key and a space.
+        words: the part of the line after the key and a space.
     """
     flags = words.split(b" ") if words else []
     if not _USUAL.issuperset(flags) or len({*flags}) != len(flags):

@@ -1,4 +1,4 @@
-"""How many bytes of replies a connection holds for a peer that does not read them."""
+"""A limit on the bytes of replies that a connection holds for a peer that does not read them."""
 
 import asyncio
 from collections.abc import Hashable, Iterable
@@ -6,24 +6,24 @@ from typing import Final, Self
 
 __all__ = ["Place", "ReplyRoom"]
 
-# If no more than this is held, a reply fits whatever its size, which may exceed the limit.
+# If no more bytes than this are held, a reply of any size fits, even above the limit.
 _ALWAYS: Final = 128 * 1024
 
 
 class ReplyRoom:
     """Makes reads wait until there is room for their replies; they are then carried out again.
 
-    The size of a reply is known only once it has been read. It is dropped if it does not fit, for a
-    read can be repeated. The one whose turn it is to be sent fits as soon as the peer reads, so
-    that all of them come to an end.
+    The size of a reply is known only after the read. A reply that does not fit is dropped, as the
+    read can be repeated. The reply that is next to be sent fits as soon as the peer reads, so that
+    every read completes eventually.
 
     Args:
         limit: bytes of replies that may wait for an earlier one, and bytes that the peer may have
-            yet to read when a further reply is added.
+            left unread when a further reply is added.
 
     Attributes:
         waiting: bytes of replies that wait for an earlier one.
-        promised: bytes of room that was promised to reads that are carried out again.
+        promised: bytes of room promised to reads that are being repeated.
         short: the places of reads that wait for room.
     """
 
@@ -36,14 +36,14 @@ class ReplyRoom:
     def claim(self, request: Hashable, size: int, unread: int, *, first: bool) -> "Place | None":
         """Return None if there is room for a reply; otherwise the request's place in the line.
 
-        It is in the line when this returns: room that there is only a moment later is offered to it
-        as well.
+        The request is in the line when this returns, so that it is also offered room that becomes
+        free a moment later.
 
         Args:
             request: the request.
-            size: of the reply, in bytes.
+            size: the size of the reply in bytes.
             unread: bytes that the peer has yet to read.
-            first: whether it is its turn to be sent.
+            first: whether its reply is the next to be sent.
         """
         if self.fits(size, unread, first=first):
             return None
@@ -56,12 +56,12 @@ class ReplyRoom:
         return held <= _ALWAYS or held + size <= self._limit
 
     def release(self) -> None:
-        """Have all reads go on, as there is nobody to read the replies."""
+        """Let all reads continue, after the peer has disconnected."""
         for place in list(self.short.values()):
             place.promise()
 
     def offer(self, requests: Iterable[Hashable], unread: int) -> None:
-        """Have reads go on that there is room for.
+        """Let the reads continue for which there is room.
 
         Args:
             requests: all requests of the connection, in order.
@@ -80,14 +80,14 @@ class ReplyRoom:
 
 
 class Place:
-    """The place of a read in the line for room, and then the room that is promised to it.
+    """The place of a read in the line for room, and later the room promised to it.
 
-    As a context manager it gives back whichever it has, however the read ends.
+    As a context manager, it gives back whichever it holds, however the read ends.
 
     Args:
-        room: what it waits for.
+        room: the room that it waits for.
         request: the request.
-        size: of the reply, in bytes.
+        size: the size of the reply in bytes.
 
     Attributes:
         size: as above.
@@ -103,11 +103,11 @@ class Place:
         self._turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def wait(self) -> None:
-        """Wait until the room is promised."""
+        """Wait until room is promised."""
         await self._turn
 
     def promise(self) -> None:
-        """Leave the line, with room."""
+        """Leave the line, with a promise of room."""
         room = self._room
         del room.short[self._request]
         self._promised = True

@@ -1,7 +1,7 @@
-"""Runs of commands in C, where a compiler made the module: what arrives is carried out at once.
+"""Runs of commands in C, if the module was compiled: input is carried out as it arrives.
 
-`_native.c` takes the commands of `memlite.server.execution.short_commands` and
-`short_binary_commands` that concern an item which is plain, or none, and asks these for all others.
+`_native.c` handles the commands of `memlite.server.execution.short_commands` and
+`short_binary_commands` on plain or absent items, and passes all others to those.
 """
 
 from collections.abc import Callable
@@ -34,10 +34,10 @@ Run: TypeAlias = Callable[..., bytes | None]
 """Carries out commands; see `Runner.text`."""
 
 Runs: TypeAlias = tuple[tuple[Dialect, Run], ...]
-"""What carries out the commands of each protocol."""
+"""The run of each protocol."""
 
 VERSION: Final = 6
-"""`_native.c` has the same."""
+"""The version of the interface; `_native.c` has the same."""
 
 NATIVE: Final[Any] = extension("memlite.server.execution._native", VERSION)
 """The module in C; None if it is not used."""
@@ -48,13 +48,13 @@ _E: Final = b"e"[0]
 
 
 class Runner(Protocol):
-    """Carries out what clients send, as far as these are complete commands in their usual form.
+    """Carries out clients' input, as far as it consists of complete commands in their usual form.
 
     Attributes:
         position: where the last run ended: everything before has been carried out.
-        served: the commands of that run.
-        next_turn: where to begin in the next turn, if these were as many as in a turn and enough
-            of the next command is there; otherwise 0, though the parser may find enough.
+        served: the number of commands in that run.
+        next_turn: where to begin in the next turn, if the run filled a turn and enough of the next
+            command has arrived; otherwise 0, though the parser may find enough.
     """
 
     @property
@@ -67,17 +67,17 @@ class Runner(Protocol):
     def text(self, data: bytes, out: list[Part], begin: int = 0, /) -> bytes | None:
         """Carry out commands of the text protocol, at most as many as in a turn.
 
-        Counts the bytes that were read, unless these were the rest of what has been counted, and
-        the read if all of it has been carried out.
+        Counts the bytes read, unless they are the rest of input already counted, and the read if
+        all of it has been carried out.
 
         Args:
-            data: what has arrived.
+            data: the input.
             out: a list without replies.
-            begin: where to begin; above 0 for the rest of what earlier turns have left.
+            begin: where to begin; above 0 for input left over from earlier turns.
 
         Returns:
             The replies, counted as written, if they answer all of `data`. None if they do not, or
-            are large: then they are in `out`, and `position` says how far it came.
+            are large: then they are in `out`, and `position` is where the run ended.
         """
 
     def binary(self, data: bytes, out: list[Part], begin: int = 0, /) -> bytes | None:
@@ -85,16 +85,16 @@ class Runner(Protocol):
 
 
 def make_runner(engine: MemoryEngine, commands_per_read: int) -> Runner | None:
-    """Return what carries out commands on the table of an engine; None without the module in C.
+    """Return a runner of commands on an engine's table; None without the module in C.
 
     Args:
-        engine: has the table.
+        engine: the engine that has the table.
         commands_per_read: as in `memlite.protocol.Limits`.
     """
     if NATIVE is None or type(engine) is not MemoryEngine or not engine.items.finds_without_effect:
         return None
     replies: list[Part] = []
-    # Shortcuts use neither of the two in the middle.
+    # Shortcuts use neither the admin nor the client.
     text = TextCommands(engine, cast("Any", None), cast("Any", None), replies)
     runner: Runner = NATIVE.Runner(
         engine,
@@ -114,9 +114,9 @@ def make_runner(engine: MemoryEngine, commands_per_read: int) -> Runner | None:
 
 
 def text_fallback(text: TextCommands) -> Callable[[bytes, int], int]:
-    """Return what carries out the text command at a position, if there is a shortcut for it.
+    """Return a function that carries out the text command at a position, if it has a shortcut.
 
-    It returns where the next one is, or 0 if nothing was done.
+    The function returns the position of the next command, or 0 if nothing was done.
     """
 
     def carry_out(data: bytes, position: int) -> int:
@@ -134,11 +134,11 @@ def text_fallback(text: TextCommands) -> Callable[[bytes, int], int]:
 
 
 class BinaryFallback:
-    """Carries out a packet that has arrived as a whole; what that needs is imported then.
+    """Carries out complete packets; imports the code for that on the first call.
 
     Args:
-        engine: has the table.
-        replies: takes the replies.
+        engine: the engine that has the table.
+        replies: receives the replies.
     """
 
     def __init__(self, engine: MemoryEngine, replies: list[Part]) -> None:
@@ -147,7 +147,7 @@ class BinaryFallback:
         self._carry_out: Callable[[bytes, int], int] | None = None
 
     def __call__(self, data: bytes, position: int) -> int:
-        """Carry out the packet at `position`; return where the next one is, or 0."""
+        """Carry out the packet at `position`; return the position of the next one, or 0."""
         if self._carry_out is None:
             from memlite.server.execution.packet_fallback import packet_fallback
 
@@ -156,15 +156,15 @@ class BinaryFallback:
 
 
 def runs_of(runner: Runner | None) -> Runs:
-    """Return what carries out the commands of each protocol that has runs.
+    """Return the run of each protocol that has one.
 
-    Call it once: looked up by each connection, these would take 80 bytes more of each.
+    Call it once: if each connection looked them up, each would take 80 bytes more.
     """
     return () if runner is None else ((TEXT, runner.text), (BINARY, runner.binary))
 
 
 def run_of(runs: Runs, dialect: Dialect) -> Run | None:
-    """Return what carries out the commands of a protocol; None for one that has no runs."""
+    """Return the run of a protocol; None for a protocol without runs."""
     for one, run in runs:
         if one is dialect:
             return run

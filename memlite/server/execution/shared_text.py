@@ -1,4 +1,4 @@
-"""The text protocol on a table that processes share."""
+"""The text protocol on a table shared by several processes."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
@@ -20,7 +20,7 @@ _SHORTEST_GET = len(b"get k\r\n")
 
 
 class SharedTextCommands(TextCommands):
-    """Answers the gets of a pipeline with what the shared table has for each line.
+    """Answers the gets of a pipeline with the shared table's stored reply for each line.
 
     Args:
         engine: see `TextCommands`.

@@ -1,7 +1,7 @@
 """The binary protocol's commands in their usual form: from the parts of the packet to the reply.
 
-They need no object for the request and no lookup of a method by its name. Whatever has a condition,
-an unusual key or an error to report is left to `memlite.server.execution.binary_commands`.
+They need no object for the request and no lookup of a method by its name. Commands with a
+condition, an unusual key or an error are left to `memlite.server.execution.binary_commands`.
 """
 
 from struct import Struct
@@ -63,8 +63,8 @@ class ShortBinaryCommands(CommandSet):
     """Shortcuts of `memlite.protocol.Handler`, for packets with a key.
 
     Each takes the opcode, the opaque and the cas unique of a packet, its extras, key and value. It
-    returns False if the engine has no shortcut for it, or the packet is not as usual. Nothing has
-    been done then, and the general way takes the command.
+    returns False if the engine has no shortcut for it, or the packet is unusual. In that case,
+    nothing has been done, and the general path handles the command.
 
     Args:
         engine: holds the items.
@@ -88,7 +88,7 @@ class ShortBinaryCommands(CommandSet):
         # the client's next conditional change unconditional.
         return self._engine.unique(item) or _NEVER_MATCHES
 
-    # Each signature is one line of the shortcuts' interface, whatever a command uses of it.
+    # All shortcuts have the same signature, even if a command does not use all parameters.
 
     def short_get(
         self, opcode: int, opaque: int, cas: int, extras: bytes, key: bytes, value: bytes
@@ -103,7 +103,7 @@ class ShortBinaryCommands(CommandSet):
             return True
         wire = item.wire
         length = len(key)
-        # An item whose key the text protocol cannot express has none in its reply.
+        # The stored reply has no key if the text protocol cannot express it.
         named = wire[_KEY_AT] != _SPACE
         usual = named and wire[_KEY_AT + length : _KEY_AT + length + 3] == b" 0 "
         flags = 0 if usual else item.flags
@@ -132,7 +132,7 @@ class ShortBinaryCommands(CommandSet):
     def short_touch(
         self, opcode: int, opaque: int, cas: int, extras: bytes, key: bytes, value: bytes
     ) -> bool:
-        """TOUCH, of an item that exists."""
+        """TOUCH of an existing item."""
         if len(extras) != _EXPTIME_SIZE or value:
             return False
         item = self._engine.retime_plain(key, int.from_bytes(extras))
@@ -155,7 +155,7 @@ class ShortBinaryCommands(CommandSet):
             cas
             or len(extras) != len(_NO_FLAGS)
             or len(value) > engine.safe_size
-            or _SPACE in key  # a number: looking for bytes among bytes takes ten times as long
+            or _SPACE in key  # an integer: searching for bytes takes ten times as long
             or _LF in key
         ):
             return False
@@ -177,7 +177,7 @@ class ShortBinaryCommands(CommandSet):
     def short_join(
         self, opcode: int, opaque: int, cas: int, extras: bytes, key: bytes, value: bytes
     ) -> bool:
-        """APPEND, PREPEND and their quiet variants, unconditionally, of an item that exists."""
+        """APPEND, PREPEND and their quiet variants, unconditionally, to an existing item."""
         if cas or extras:
             return False
         try:
@@ -197,7 +197,7 @@ class ShortBinaryCommands(CommandSet):
     def short_count(
         self, opcode: int, opaque: int, cas: int, extras: bytes, key: bytes, value: bytes
     ) -> bool:
-        """INCREMENT, DECREMENT and their quiet variants, if the number takes as many digits."""
+        """INCREMENT, DECREMENT and their quiet variants, if the number keeps its digit count."""
         if cas or value or len(extras) != _COUNT_SIZE:
             return False
         (delta,) = _delta(extras)

@@ -1,8 +1,8 @@
 """The text protocol's commands in their usual form: from the words of the line to the reply.
 
-A line that is split into words says enough for most commands of one key. They need no parsed
+For most commands of one key, it is enough to split the line into words. They need no parsed
 request, no lookup of a method by its name and no values between the layers: each takes a third to
-a half of the instructions of the general way (see docs/performance.md).
+a half of the instructions of the general path (see docs/performance.md).
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ _CR: Final = 13
 _LF: Final = 10
 # Numbers of more digits may exceed 64 bits.
 _SAFE_DIGITS: Final = 19
-# The reply to ma with v, by the digits of the number: formatted once, it is not formatted again.
+# The reply to ma with v, by the digits of the number, formatted in advance.
 _NUMBER_OF: Final = tuple(b"VA %d\r\n%%b\r\n" % digits for digits in range(_SAFE_DIGITS + 1))
 
 
@@ -49,9 +49,9 @@ class ShortCommands(MetaCommands):
     """Shortcuts of `memlite.protocol.Handler`.
 
     Each takes the first word, the second and the rest of a line, the input, and the position after
-    the line. It returns the position of the next command; or 0 if the command has another form, or
-    the engine no shortcut for it. Nothing has been done then, and the general way takes the
-    command.
+    the line. It returns the position of the next command, or 0 if the command has another form or
+    the engine has no shortcut for it. In that case, nothing has been done, and the general path
+    handles the command.
     """
 
     __slots__ = ()
@@ -59,7 +59,7 @@ class ShortCommands(MetaCommands):
     # Reading
 
     def short_lines(self, lines: list[bytes]) -> int:
-        r"""``get <key>*\r\n``, several of them; see `SEVERAL_GETS`."""
+        r"""Several lines ``get <key>*\r\n``; see `SEVERAL_GETS`."""
         served = self._engine.serve_lines(lines, self.out)
         for line in lines[served:]:
             if line[0] != _G or line[1:2] != b"e" or not self.try_get(line):
@@ -73,7 +73,7 @@ class ShortCommands(MetaCommands):
             return 0
         name, digits, key = words
         exptime = small_number(digits)
-        # To look for a number among bytes takes a tenth of the time of looking for bytes.
+        # Searching bytes for an integer takes a tenth of the time of searching for bytes.
         if exptime is None or _SPACE in key or not 0 < len(key) <= MAX_KEY_LENGTH:
             return 0
         engine = self._engine
@@ -205,7 +205,7 @@ class ShortCommands(MetaCommands):
             return 0
         try:
             outcome = store(key, flags, exptime, data[position : end - 2])
-            # The hash of a member of an enumeration is a call of a method.
+            # Hashing an enum member takes a method call.
             if outcome is _STORED:
                 reply = _STORED_LINE
             elif outcome is _NOT_STORED:
@@ -253,7 +253,7 @@ class ShortCommands(MetaCommands):
         """``delete <key> [noreply]``."""
         if len(words) != 2 or not 0 < len(words[1]) <= MAX_KEY_LENGTH:
             return self._unanswered(ShortCommands.short_delete, words, position)
-        if words[1] == _NOREPLY:  # the key, and yet no reply, as with memcached
+        if words[1] == _NOREPLY:  # it is the key, and yet suppresses the reply, as in memcached
             return 0
         self.out.append(b"DELETED\r\n" if self._engine.delete(words[1]) else b"NOT_FOUND\r\n")
         return position
@@ -290,7 +290,7 @@ class ShortCommands(MetaCommands):
         words: list[bytes],
         position: int,
     ) -> int:
-        """Take a line that ends with ``noreply`` like the same one without it."""
+        """Handle a line that ends with ``noreply`` like the same line without it."""
         if len(words) != 3 or not (b" " + words[2]).endswith(b" noreply"):
             return 0
         rest = words[2][: -len(b" noreply")]

@@ -1,4 +1,4 @@
-"""What the slow log has of a command: the name by which clients know it, and its keys."""
+"""The slow log's view of a command: the name by which clients know it, and its keys."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _MAX_WORD_LENGTH: Final = 32
 
 
 class SlowCommands:
-    """Gives the slow log the commands of one client that took long.
+    """Passes one client's slow commands to the slow log.
 
     Args:
         log: the slow log.
@@ -48,7 +48,7 @@ def name_of(command: Command, arguments: Arguments) -> str:
 
 
 def _printable(word: bytes) -> str:
-    """Return a word that a client sent, cut, and without what could confuse who reads it."""
+    """Return a client's word, cut; "unknown" if it has characters that could confuse a reader."""
     text = word[:_MAX_WORD_LENGTH].decode("latin-1").lower()
     return text if text.isascii() and text.replace("_", "").isalnum() else "unknown"
 

@@ -100,11 +100,11 @@ class TextCommands(ShortCommands):
         return self._engine.collect_lines(lines, self.out)
 
     def immediate_reply(self, line: bytes) -> Part | None:
-        """``get <key>*``: of one key if it is a miss, connections look for hits themselves."""
+        """``get <key>*``; of one key, only misses, as connections look up hits themselves."""
         reply = self._engine.miss(line)
         if reply is not None:
             return reply
-        # Anything may have arrived, also several lines.
+        # The input may be anything, including several lines.
         if (
             line < b"get "
             or len(line) <= _SHORTEST_GET
@@ -153,7 +153,7 @@ class TextCommands(ShortCommands):
     def gats(self, exptime: int, keys: list[bytes]) -> Later | None:
         """``gats <exptime> <key>*``: get and touch, with cas uniques."""
         fetch = self._engine.fetch_and_touch
-        # Assigned at once: when the key comes again, an item that has expired by then is removed.
+        # Assigned at once: if the key comes again, an item that has expired by then is removed.
         with_unique = self._engine.with_unique
         found = [
             (key, with_unique(item)) for key in keys if (item := fetch(key, exptime)) is not None

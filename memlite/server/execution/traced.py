@@ -1,4 +1,4 @@
-"""Execution of commands that are traced: some of the sampled ones, and those that ask for it."""
+"""Execution of traced commands: some of the sampled ones, and those that request it."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ _READS: Final = frozenset(("get", "gets", "meta_get", "meta_debug", "meta_noop")
 
 
 class TracedExecution:
-    """Has commands traced that name a span of their client's.
+    """Traces commands that name a span of their client.
 
     Args:
         execution: makes executors.
@@ -58,12 +58,11 @@ class TracedExecution:
 class NamedTextCommands(TextCommands):
     """A command set that traces the meta commands that name a span, sampled or not.
 
-    Commands in their usual form have the shortcuts that they have otherwise. A meta command with
-    the flag P has none.
+    Commands in their usual form keep their shortcuts. A meta command with the flag P has none.
 
     Args:
         tracer: makes the spans.
-        engine: as of `TextCommands`, like the others.
+        engine: see `TextCommands`.
         admin: likewise.
         client: likewise.
         out: likewise.
@@ -83,7 +82,7 @@ class NamedTextCommands(TextCommands):
     def execute(self, command: Command, arguments: Arguments) -> None:
         """Carry out a command."""
         if _parent_of(arguments) is None:
-            getattr(self, command.name)(*arguments)  # as `CommandSet` does, without a further call
+            getattr(self, command.name)(*arguments)  # as `CommandSet` does, but with one call less
         else:
             self.execute_observed(command, arguments, _Nobody())
 
@@ -169,7 +168,7 @@ class NamedExecutor:
 
 
 def traced(tracer: Tracer, executor: Executor) -> ObservableExecutor:
-    """Return what carries out the commands of a sampled read, and has them traced."""
+    """Return an executor that carries out the commands of a sampled read, and traces them."""
     inner: ObservableExecutor = executor
     if isinstance(executor, NamedExecutor):
         inner = executor.inner
@@ -179,12 +178,12 @@ def traced(tracer: Tracer, executor: Executor) -> ObservableExecutor:
 
 
 class TracedExecutor:
-    """Passes commands on to an executor, and has a span made of each.
+    """Passes commands on to an executor, and makes a span of each.
 
     Args:
         tracer: makes the spans.
         executor: carries out the commands.
-        all_commands: whether to trace commands that name no span of their client's, too.
+        all_commands: whether to trace even commands that name no span of their client.
         measured: whether the sampler measures them.
     """
 
@@ -241,10 +240,10 @@ class _Nobody:
 
 
 class _Watching:
-    """Tells the request of its reply, and the observer that there is otherwise.
+    """Notifies both the traced request and the original observer.
 
     Args:
-        observer: that observer.
+        observer: the original observer.
         request: the request.
     """
 
@@ -267,14 +266,14 @@ class _Watching:
 
 
 def _name_of(command: Command) -> str:
-    """Return the word that clients use, if there is one."""
+    """Return the word that clients use for a command, if there is one."""
     if command is SET_FRAMED:
         return "set"
     return command.syntax.partition(" ")[0] or command.name
 
 
 def _parent_of(arguments: Arguments) -> SpanName | None:
-    """Return the client's span, which meta commands may name."""
+    """Return the client's span if a meta command names one."""
     request = arguments[0] if arguments else None
     if not isinstance(request, MetaRequest):
         return None

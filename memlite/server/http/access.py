@@ -1,4 +1,4 @@
-"""Who may ask: a token, and the names by which browsers may call this server."""
+"""Access control: a token, and the host names under which browsers may reach this server."""
 
 import base64
 import binascii
@@ -29,7 +29,7 @@ class Token:
 
     Args:
         path: the file, made absolute so that reloading works from any directory.
-        warns: whether the log tells of a file that others can read.
+        warns: whether to log a warning if every user can read the file.
 
     Raises:
         StartError: the file cannot be used, or the token could be guessed.
@@ -46,10 +46,10 @@ class Token:
         """Load or reload the file.
 
         Args:
-            patience: seconds to wait for the end of what is not a file; see `read_whole`.
+            patience: seconds to wait for the end of a pipe or the like; see `read_whole`.
 
         Raises:
-            StartError: it cannot be used; an old token stays in effect.
+            StartError: the file cannot be used; an old token stays in effect.
         """
         try:
             text, mode = read_whole(self._path, _MAX_FILE_SIZE, patience)
@@ -68,8 +68,8 @@ class Token:
     def accepts(self, authorization: str) -> bool:
         """Return whether an ``Authorization`` header has the token.
 
-        It may be a bearer token (RFC 6750) or, as browsers ask for one, the password of any user
-        (RFC 7617). The comparison takes the same time for all tokens.
+        The token may be a bearer token (RFC 6750) or, since browsers prompt for one, the password
+        of any user (RFC 7617). The comparison takes the same time for all tokens.
         """
         scheme, _, credentials = authorization.partition(" ")
         given = b""
@@ -84,13 +84,13 @@ class Token:
 class Access:
     """Decides whether a request is answered.
 
-    A page of another origin cannot read replies, as there are no headers that allow it. It could if
-    its own name pointed to this server (DNS rebinding), so only names that are known to be this
-    server's are answered, and addresses. A request with the token needs no known name.
+    A page of another origin cannot read replies, as no header allows it. It could if its own name
+    resolved to this server (DNS rebinding), so only requests to an address or to a known name of
+    this server are answered. A request with the token needs no known name.
 
     Args:
         token: the token; None if none is needed.
-        hosts: names of this server, besides localhost and the machine's name.
+        hosts: names of this server, in addition to localhost and the machine's name.
     """
 
     def __init__(self, token: Token | None, hosts: Iterable[str]) -> None:
@@ -120,7 +120,7 @@ class Access:
 
 
 def host_of(header: str) -> str | None:
-    """Return the host of a ``Host`` header without its port; None if it is none."""
+    """Return the host of a ``Host`` header without its port; None if the header is malformed."""
     if header.startswith("["):
         host, bracket, port = header[1:].partition("]")
         if not bracket or (port and not port.startswith(":")):

@@ -1,4 +1,4 @@
-"""What the page reads: JSON at ``/api/``, and a stream of events."""
+"""The data that the page reads: JSON at ``/api/``, and a stream of events."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ from memlite.telemetry.snapshot import (
 __all__ = ["MAX_STREAMS", "Api"]
 
 MAX_STREAMS: Final = 16
-"""How many streams of events there may be."""
+"""The maximum number of streams of events."""
 
 _JSON: Final = "application/json"
 _FEW: Final = 5
@@ -36,10 +36,10 @@ class Api:
     """Answers requests for figures.
 
     Args:
-        recorder: has the figures.
+        recorder: holds the figures.
         hot_keys: returns the keys most often asked for.
         slow: returns the last slow commands; None without a slow log.
-        shows_keys: whether to name them.
+        shows_keys: whether to show their names.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Api:
         self._history_made: asyncio.Task[Document] | None = None
 
     def pages(self) -> Mapping[str, Page]:
-        """Return what is at which path."""
+        """Return the pages by path."""
         return {
             "/api/now": self._now,
             "/api/history": self._history,
@@ -75,7 +75,7 @@ class Api:
         points = self._recorder.history
         last = points[-1] if points else None
         if self._history_made is None or self._history_until is not last:
-            # In a thread: an hour takes some milliseconds, mostly in zlib, where others may run.
+            # In a thread: an hour takes some milliseconds, mostly in zlib, which releases the GIL.
             making = asyncio.to_thread(_history_of, list(points))
             self._history_made = asyncio.get_running_loop().create_task(making)
             self._history_until = last
@@ -96,7 +96,7 @@ class Api:
                 data = self._present().plain if event == "now" else self._last_point()
                 await response.write(b"event: %b\ndata: %b\n\n" % (event.encode(), data))
         except (ConnectionError, asyncio.CancelledError):
-            pass  # whoever looked is gone, or the server stops
+            pass  # the client has disconnected, or the server is stopping
         finally:
             self._recorder.unfollow(stream)
         return response
@@ -105,7 +105,7 @@ class Api:
         return orjson.dumps(_as_json(self._recorder.history[-1]))
 
     def _present(self) -> Document:
-        """Return the last snapshot, made once for all who ask and all streams."""
+        """Return the last snapshot, rendered once for all requests and streams."""
         if self._now_of is not self._recorder.snapshot:
             self._now_of = self._recorder.snapshot
             self._now_made = Document(self._describe())
@@ -178,7 +178,7 @@ class Api:
 
 
 def _history_of(points: list[Point]) -> Document:
-    """Return the history, compressed as well."""
+    """Return the history, both plain and compressed."""
     found = {
         "step_seconds": STEP_SECONDS,
         "figures": FIGURES,
@@ -186,7 +186,7 @@ def _history_of(points: list[Point]) -> Document:
         "points": [_as_json(one) for one in points],
     }
     document = Document(orjson.dumps(found))
-    _ = document.compressed  # while it is in a thread
+    _ = document.compressed  # compress it now, in this thread
     return document
 
 
@@ -195,7 +195,7 @@ def _as_json(one: Point) -> list[object]:
 
 
 def _store(snapshot: Snapshot) -> dict[str, object] | None:
-    """Return what is said of the store; None for a proxy, which has none."""
+    """Return the description of the store; None for a proxy, which has none."""
     storage = snapshot.storage
     if storage is None:
         return None
@@ -204,7 +204,7 @@ def _store(snapshot: Snapshot) -> dict[str, object] | None:
 
 
 def _proxy(proxy: ProxyStats) -> dict[str, object]:
-    """Return what is said of a proxy alone."""
+    """Return the figures that only a proxy has."""
     queue, move = proxy.queue, proxy.move
     return {
         "commands": [

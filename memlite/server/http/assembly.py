@@ -39,8 +39,8 @@ class Http:
 
     Attributes:
         service: starts and stops it.
-        token: what clients must know; None if nothing.
-        port: the TCP port; 0 if it is assembled to check the settings.
+        token: the token that clients must send; None if none is needed.
+        port: the TCP port; 0 if assembled only to check the settings.
     """
 
     service: HttpService
@@ -63,12 +63,12 @@ def assemble(
         config: the settings.
         listeners: the sockets for HTTP.
         tls: the TLS settings; None without TLS.
-        backend: the store; None if items are in memory alone.
-        collector: returns what collects statistics.
+        backend: the store; None if items are in memory only.
+        collector: returns the statistics collector.
         draining: returns whether the server is about to stop.
 
     Raises:
-        StartError: the file of the token cannot be used.
+        StartError: the token file cannot be used.
     """
     condition = Condition(lambda: collector().storage(), draining)
 
@@ -98,10 +98,10 @@ def service_of(
         config: the settings.
         listeners: the sockets for HTTP.
         tls: the TLS settings; None without TLS.
-        sources: what is shown.
+        sources: the data to show.
 
     Raises:
-        StartError: the file of the token cannot be used.
+        StartError: the token file cannot be used.
     """
     token = None
     if config.http_token_file is not None:

@@ -1,4 +1,4 @@
-"""The dashboard: one page, its style and its scripts, from this server alone."""
+"""The dashboard: one page, its style and its scripts, all served by this server."""
 
 from collections.abc import Mapping
 from importlib.resources import files
@@ -25,7 +25,7 @@ _FILES: Final = {
 
 
 def dashboard() -> Mapping[str, Page]:
-    """Return what is at which path; the files are read now."""
+    """Return the pages by path; reads the files immediately."""
     folder = files("memlite.server.http") / "page"
     return {
         path: _page(Document((folder / name).read_bytes()), kind)

@@ -1,4 +1,4 @@
-"""What goes on inside the process, at ``/debug/`` (``--http-debug``)."""
+"""Information about the internals of the process, at ``/debug/`` (``--http-debug``)."""
 
 import asyncio
 import cProfile
@@ -31,12 +31,12 @@ _PERCENTS: Final = (50, 99, 99.9)
 
 
 class Debug:
-    """Answers requests for what goes on inside the process.
+    """Answers requests for information about the internals of the process.
 
-    They are answered to those who know the token or, if there is none, on this machine.
+    Requests need the token or, if there is none, must come from this machine.
 
     Args:
-        access: who may ask.
+        access: the access control.
     """
 
     def __init__(self, access: Access) -> None:
@@ -48,7 +48,7 @@ class Debug:
         self._due = 0.0
 
     def start(self) -> None:
-        """Begin to measure how late the event loop is."""
+        """Begin to measure the lag of the event loop."""
         self._loop = asyncio.get_running_loop()
         self._wait()
 
@@ -58,7 +58,7 @@ class Debug:
             self._timer.cancel()
 
     def pages(self) -> Mapping[str, Page]:
-        """Return what is at which path."""
+        """Return the pages by path."""
         return {
             f"/debug/{name}": self._guarded(page)
             for name, page in (
@@ -71,7 +71,7 @@ class Debug:
 
     def _guarded(self, page: Page) -> Page:
         async def answer(request: web.BaseRequest) -> web.StreamResponse:
-            # Whoever comes this far has shown the token, if there is one.
+            # At this point the client has shown the token, if there is one.
             if not self._access.needs_token and not _is_loopback(request.remote):
                 return text_reply("only for this machine, as there is no --http-token-file", 403)
             return await page(request)

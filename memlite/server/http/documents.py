@@ -1,4 +1,4 @@
-"""Bodies of replies that are made once for many requests."""
+"""Bodies of replies, rendered once for many requests."""
 
 import gzip
 from collections.abc import Callable
@@ -7,12 +7,12 @@ from typing import Final
 
 __all__ = ["Document", "Recent"]
 
-_COMPRESSION_LEVEL: Final = 1  # others wait meanwhile
+_COMPRESSION_LEVEL: Final = 1  # other requests wait meanwhile
 _RECENT_SECONDS: Final = 0.2
 
 
 class Document:
-    """A body, and the same compressed, which is made when it is first asked for.
+    """A body and its compressed form, which is computed on first use.
 
     Args:
         plain: the body.
@@ -23,12 +23,12 @@ class Document:
 
     @cached_property
     def compressed(self) -> bytes:
-        """The body as gzip has it."""
+        """The body, compressed with gzip."""
         return gzip.compress(self.plain, _COMPRESSION_LEVEL, mtime=0)
 
 
 class Recent:
-    """Makes a document, at most once in a fifth of a second.
+    """Renders a document, at most once in a fifth of a second.
 
     Args:
         make: returns the body.

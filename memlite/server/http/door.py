@@ -1,4 +1,4 @@
-"""Accepts connections to the HTTP port, a bounded number of them."""
+"""Accepts a bounded number of connections to the HTTP port."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ _log = logging.getLogger("memlite")
 __all__ = ["MAX_CONNECTIONS", "Door", "HttpListener"]
 
 MAX_CONNECTIONS: Final = 64
-"""How many connections there may be to the HTTP port; further ones take the place of idle ones."""
+"""The maximum number of connections to the HTTP port; further ones displace idle ones."""
 
 _HANDSHAKE_SECONDS: Final = 5.0
 _ACCEPT_AT_ONCE: Final = 16
@@ -28,7 +28,7 @@ class HttpListener(Protocol):
     Attributes:
         sock: the socket.
         label: its address, such as ``http:127.0.0.1:9150``.
-        tls: which kind of TLS it speaks; empty for none.
+        tls: the kind of TLS it speaks; empty for none.
     """
 
     sock: socket.socket
@@ -37,19 +37,19 @@ class HttpListener(Protocol):
 
 
 class Door:
-    """Accepts connections, and closes those that are overdue.
+    """Accepts connections, and closes overdue ones.
 
     Sockets are accepted here rather than by the event loop, so that connections whose TLS handshake
     is not finished count as well.
 
     Args:
-        listeners: the sockets; whoever made them closes them.
+        listeners: the sockets; the caller closes them.
         context: returns the TLS settings of a new connection, by `HttpListener.tls`.
-        protocol: makes aiohttp's protocol.
+        protocol: creates aiohttp's protocol.
 
     Attributes:
         refused: how many connections were closed at once, as all others were being answered.
-        displaced: how many idle ones were closed to let others in.
+        displaced: how many idle connections were closed to make room for new ones.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Door:
         self._look_after()
 
     def close(self) -> None:
-        """Accept no more, and close all connections."""
+        """Stop accepting, and close all connections."""
         self._open = False
         if self._timer is not None:
             self._timer.cancel()
@@ -91,7 +91,7 @@ class Door:
 
     @property
     def unfinished(self) -> int:
-        """How many connections have a request or a reply under way."""
+        """How many connections have a request or a reply in progress."""
         return sum(guard.unfinished for guard in self._guards.values())
 
     def guard_of(self, protocol: asyncio.Protocol) -> Guard | None:
@@ -109,7 +109,7 @@ class Door:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError:
-                # No files are left: clients of the cache need them more, so this waits.
+                # Out of file descriptors. Clients of the cache need them more, so wait.
                 self._loop.remove_reader(listener.sock)
                 self._loop.call_later(_PAUSE_SECONDS, self._listen, listener)
                 return
@@ -127,14 +127,14 @@ class Door:
     def _displace(self) -> bool:
         """Close the connection that has been idle for the longest; return whether there is one.
 
-        Whoever has shown the token is only closed if all have. So strangers who hold connections
-        shut nobody out.
+        Connections without the token are closed first. So clients that merely hold connections
+        cannot shut out clients with the token.
         """
         idle = [guard for guard in self._guards.values() if not guard.answering]
         if not idle:
             return False
         guard = min(idle, key=lambda guard: (guard.trusted, guard.since))
-        self._forget(guard)  # its end is noticed later, and its place is free now
+        self._forget(guard)  # frees its place now; its close is only noticed later
         entering = self._entering.get(guard)
         if entering is not None:
             entering.cancel()
@@ -152,7 +152,7 @@ class Door:
             )
         except BaseException as error:
             self._forget(guard)
-            # Otherwise it is the peer's doing: it is gone, too slow, or speaks something else.
+            # An OSError is the peer's fault: it disconnected, was too slow, or does not speak TLS.
             if not isinstance(error, OSError):
                 raise
 

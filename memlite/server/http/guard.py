@@ -1,4 +1,4 @@
-"""A connection to the HTTP port, and the limits that it must keep to."""
+"""A connection to the HTTP port, and the limits imposed on it."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,16 +13,16 @@ _MAX_PIPELINED_BYTES: Final = 64 * 1024
 
 
 class Guard(asyncio.Protocol):
-    """Passes a connection on to aiohttp, and knows whether it is overdue.
+    """Passes a connection on to aiohttp, and detects when it is overdue.
 
-    aiohttp limits the size of what it is sent, but neither how slowly a request arrives nor how
-    slowly a reply is read. How much it keeps of what is sent before a reply is complete depends on
-    its version, so that is limited here.
+    aiohttp limits the size of a request, but neither how slowly it arrives nor how slowly a reply
+    is read. How much pipelined input it buffers before a reply is complete depends on its version,
+    so that is limited here.
 
     Args:
         inner: aiohttp's protocol.
         clock: returns seconds, never decreasing.
-        closed: called once the connection is closed.
+        closed: called when the connection is closed.
 
     Attributes:
         answering: how many requests are being answered.
@@ -48,19 +48,19 @@ class Guard(asyncio.Protocol):
         self._ahead = 0
 
     def began(self) -> None:
-        """Note that a request has arrived completely."""
+        """Record that a request has arrived completely."""
         self.answering += 1
         self._arriving = False
         self._ahead = 0
 
     def ended(self) -> None:
-        """Note that its reply was handed over."""
+        """Record that its reply was handed over."""
         self.answering -= 1
         self._served = True
         self.since = self._clock()
 
     def overdue(self) -> bool:
-        """Return whether the peer is too slow; to be called every second or so."""
+        """Return whether the peer is too slow; call this about once a second."""
         now = self._clock()
         transport = self._transport
         if transport is None or not transport.get_write_buffer_size():
@@ -100,7 +100,7 @@ class Guard(asyncio.Protocol):
         self._closed(self)
 
     def data_received(self, data: bytes) -> None:
-        """Pass on what has arrived; too much of it during a reply ends the connection."""
+        """Pass on input; too much of it during a reply aborts the connection."""
         if self.answering:
             self._ahead += len(data)
             if self._ahead > _MAX_PIPELINED_BYTES:
@@ -112,7 +112,7 @@ class Guard(asyncio.Protocol):
         self.inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """Pass on the end of what arrives."""
+        """Pass on the end of the input."""
         return self.inner.eof_received()
 
     def pause_writing(self) -> None:

@@ -1,4 +1,4 @@
-"""Whether the server or proxy should get requests."""
+"""Whether the server or proxy should receive requests."""
 
 import asyncio
 import contextlib
@@ -15,13 +15,13 @@ _BETWEEN_PROBES: Final = 1.0
 
 
 class Health:
-    """Says what keeps the server from serving.
+    """Reports the reasons why the server cannot serve.
 
     Args:
-        troubles: returns what is known to keep it, in a few words each.
-        unavailable: returns whether the store is taken for unavailable.
-        probe: asks the store for something. It is called only while the store is taken for
-            unavailable, as nobody else might ask it: whoever heeds the answer sends no requests.
+        troubles: returns the known reasons, in a few words each.
+        unavailable: returns whether the store is considered unavailable.
+        probe: sends a request to the store. Called only while the store is considered
+            unavailable: clients that heed the answer send no requests that could end that state.
         clock: returns seconds, never decreasing.
     """
 
@@ -39,7 +39,7 @@ class Health:
         self._next_probe = 0.0
 
     async def troubles(self) -> tuple[str, ...]:
-        """Return what keeps the server from serving, in a few words each; nothing if it can."""
+        """Return the reasons why the server cannot serve, in a few words each; empty if it can."""
         now = self._clock()
         if self._unavailable() and now >= self._next_probe:
             self._next_probe = now + _BETWEEN_PROBES

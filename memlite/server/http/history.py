@@ -1,4 +1,4 @@
-"""The last hour, in bounded memory, and what is happening now."""
+"""The figures of the last hour, in bounded memory, and the current ones."""
 
 import asyncio
 import time
@@ -12,14 +12,14 @@ from memlite.telemetry.snapshot import Snapshot
 __all__ = ["POINTS", "STEP_SECONDS", "Recorder"]
 
 STEP_SECONDS: Final = 5
-"""The time that each point of the history stands for."""
+"""The time that each point of the history covers, in seconds."""
 
 POINTS: Final = 720
-"""How many points are kept: an hour."""
+"""The number of points kept: an hour."""
 
 
 class Recorder:
-    """Takes snapshots, once every few seconds, or each second while somebody looks.
+    """Takes snapshots every few seconds, or every second while a client follows.
 
     Args:
         snapshot: returns the server's figures.
@@ -59,9 +59,9 @@ class Recorder:
             stream.put_nowait(None)
 
     def follow(self) -> "asyncio.Queue[str | None]":
-        """Return a queue of what is new, to be given back: ``now``, ``point``, or None at the end.
+        """Return a queue of events: ``now``, ``point``, or None at the end.
 
-        What is new is dropped for those who do not take it.
+        Return it with `unfollow`. Events are dropped for clients that are slow to take them.
         """
         stream: asyncio.Queue[str | None] = asyncio.Queue()
         self._streams.add(stream)
@@ -73,11 +73,11 @@ class Recorder:
 
     @property
     def followers(self) -> int:
-        """How many queues are out."""
+        """How many queues are in use."""
         return len(self._streams)
 
     def look(self) -> None:
-        """Take a snapshot now, if the last one is not of this second."""
+        """Take a snapshot now, if the last one is at least a second old."""
         if self.latest is None or self._clock() - self._taken >= 1:
             self._renew()
 

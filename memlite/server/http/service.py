@@ -34,20 +34,20 @@ _STARTING: Final = "starting"
 _MAX_LINE_LENGTH: Final = 2048
 _MAX_HEADERS: Final = 64
 _log = logging.getLogger("memlite.http")
-# What malformed requests come to is said to whoever sent them.
+# Errors caused by malformed requests are reported to the client, not logged.
 _log.setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True, slots=True)
 class HttpSources:
-    """What is shown.
+    """The sources of the data shown.
 
     Attributes:
         snapshot: returns the server's figures.
-        health: says whether it should get requests.
+        health: tells whether it should receive requests.
         hot_keys: returns the keys most often asked for.
         slow: returns the last slow commands; None without a slow log.
-        metrics: those that are shown.
+        metrics: the metrics shown.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -58,7 +58,7 @@ class HttpSources:
 
 
 class _Protocol(web.RequestHandler):
-    """Replies to malformed requests like to others, without repeating what was sent."""
+    """Replies to malformed requests in the usual form, without echoing their content."""
 
     def handle_error(
         self,
@@ -80,10 +80,10 @@ class HttpService:
     Args:
         listeners: the sockets.
         context: returns the TLS settings of a new connection, by the kind of TLS.
-        access: who may ask.
-        sources: what is shown.
-        shows_keys: whether to name hot keys.
-        debug: whether to show what goes on inside the process.
+        access: the access control.
+        sources: the data to show.
+        shows_keys: whether to show the names of hot keys.
+        debug: whether to serve information about the internals of the process.
     """
 
     def __init__(
@@ -121,12 +121,12 @@ class HttpService:
         self._started = False
 
     def listen(self) -> None:
-        """Accept connections; until `start` only probes are answered, as nothing is known yet."""
+        """Accept connections; until `start`, only probes are answered, as there are no figures."""
         self._door = Door(self._listeners, self._context, self._protocol_maker())
         self._door.open()
 
     def start(self) -> None:
-        """Answer all requests; accept connections if that has not begun."""
+        """Answer all requests; accept connections if `listen` was not called."""
         self._recorder.start()
         if self._debug is not None:
             self._debug.start()
@@ -143,7 +143,7 @@ class HttpService:
             self._debug.stop()
 
     def unfinished(self) -> bool:
-        """Return whether replies are under way, apart from streams of events, which do not end."""
+        """Return whether replies are in progress, except streams of events, which do not end."""
         return self._door is not None and self._door.unfinished > self._recorder.followers
 
     def _protocol_maker(self) -> Callable[[], web.RequestHandler]:
@@ -152,7 +152,7 @@ class HttpService:
             _Protocol,
             server,
             loop=asyncio.get_running_loop(),
-            access_log=_log,  # whose level leaves nothing of it
+            access_log=_log,  # its level suppresses all of it
             logger=_log,
             max_line_size=_MAX_LINE_LENGTH,
             max_field_size=_MAX_LINE_LENGTH,
@@ -188,7 +188,7 @@ class HttpService:
         return document_reply(request, document, OPENMETRICS if openmetrics else TEXT)
 
     def snapshot(self) -> Snapshot:
-        """Return the server's figures, with those of this port."""
+        """Return the server's figures, including the figures of this port."""
         snapshot = self._sources.snapshot()
         if self._door is None:
             return snapshot
@@ -199,6 +199,6 @@ class HttpService:
 
 
 def _debug(access: Access) -> "Debug":
-    from memlite.server.http.debug import Debug  # others do not import profilers
+    from memlite.server.http.debug import Debug  # imports profilers, so only on demand
 
     return Debug(access)

@@ -1,4 +1,4 @@
-"""Requests and replies: who is answered, what is at which path, and the headers of every reply."""
+"""Requests and replies: access checks, routing by path, and the headers of every reply."""
 
 import logging
 import re
@@ -29,7 +29,7 @@ HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""The headers of every reply. There are none that would let pages of other origins read it."""
+"""The headers of every reply. None of them lets pages of other origins read it."""
 
 _NEVER: Final = re.compile(r"q\s*=\s*0(\.0*)?")
 
@@ -38,9 +38,9 @@ class Site:
     """Answers requests.
 
     Args:
-        pages: what is at which path.
-        access: who may ask.
-        open_paths: those that are answered without a token.
+        pages: the pages by path.
+        access: the access control.
+        open_paths: paths that are answered without a token.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Site:
         self._open_paths = open_paths
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Return the reply to a request; it never raises but when the connection is gone."""
+        """Return the reply to a request; raises only if the connection is lost."""
         refusal = self._refusal(request)
         if refusal is not None:
             return refusal
@@ -62,7 +62,7 @@ class Site:
             return await page(request)
         except ConnectionError:
             raise
-        except Exception:  # noqa: BLE001 - whatever it is, the client must get a reply
+        except Exception:  # noqa: BLE001 - the client must get a reply in any case
             _log.exception(
                 "HTTP request for %s failed",
                 request.path,
@@ -71,20 +71,20 @@ class Site:
             return text_reply("failed; the server's log says why", 500)
 
     def _refusal(self, request: web.BaseRequest) -> web.Response | None:
-        """Return the reply to a request that is not answered."""
+        """Return the reply that refuses a request; None if the request is allowed."""
         if request.method not in ("GET", "HEAD"):
             return text_reply("only GET and HEAD are answered", 405, {"Allow": "GET, HEAD"})
         access, headers = self._access, request.headers
         has_token = access.has_token(headers.get("Authorization", ""))
         hosts = headers.getall("Host", [])
-        # Probes of load balancers may have no name at all; browsers always send one.
+        # Health checks of load balancers may send no name at all; browsers always send one.
         misnamed = len(hosts) > 1 or (bool(hosts) and not access.knows_host(hosts[0]))
         if misnamed and not has_token:
             return text_reply(
                 "this server does not go by that name; --http-hosts tells it names", 421
             )
         crossing = headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
-        # Links to the page are fine. Other requests of other sites are not.
+        # Links to the page are allowed. Other requests from other sites are not.
         if crossing and (request.path != "/" or headers.get("Sec-Fetch-Mode") != "navigate"):
             return text_reply("not for pages of other sites", 403)
         if access.needs_token and not has_token and request.path not in self._open_paths:
@@ -117,7 +117,7 @@ def document_reply(
     content_type: str,
     headers: Mapping[str, str] | None = None,
 ) -> web.Response:
-    """Return a reply, compressed if the client can read that."""
+    """Return a reply, compressed if the client accepts gzip."""
     found = {**HEADERS, "Content-Type": content_type, **(headers or {}), "Vary": "Accept-Encoding"}
     if not _reads_gzip(request.headers.get("Accept-Encoding", "")):
         return web.Response(body=document.plain, headers=found)

@@ -24,16 +24,16 @@ _USUAL_INTERVAL: Final = "60000"
 def assemble(
     url: str, address: str, metrics: Iterable[Metric], snapshot: Callable[[], Snapshot] | None
 ) -> tuple[OtlpService, Worker]:
-    """Return the export of a server or proxy, and what takes its spans.
+    """Return the export service of a server or proxy, and the worker that takes its spans.
 
     Args:
         url: ``--otlp``.
-        address: by which the server is told from others on this machine.
-        metrics: those that are exported.
-        snapshot: returns its figures; None to export spans alone, as all workers but one do.
+        address: distinguishes the server from others on this machine.
+        metrics: the metrics to export.
+        snapshot: returns its figures; None to export spans only, as all workers but one do.
 
     Raises:
-        StartError: the environment makes no sense.
+        StartError: an environment variable is invalid.
     """
     receiver = OtlpReceiver(None if url == "env" else url, metrics, _resource(address))
     worker = Worker(receiver)
@@ -41,19 +41,19 @@ def assemble(
 
 
 def _resource(address: str) -> Resource:
-    """Return what the environment says the server is, and what it leaves out."""
+    """Return the resource described by the environment, completed with defaults."""
     said = OTELResourceDetector().detect().attributes
     usual = {
         "service.name": "memlite",
         "service.version": __version__,
-        # The SDK would make a new one at each start.
+        # The SDK would generate a new ID at each start.
         "service.instance.id": f"{socket.gethostname()}:{address}",
     }
     return Resource.create({name: usual[name] for name in usual.keys() - said.keys()})
 
 
 def _interval(environment: Mapping[str, str]) -> float:
-    """Return the seconds between two exports of metrics."""
+    """Return the number of seconds between two exports of metrics."""
     text = environment.get(_INTERVAL) or _USUAL_INTERVAL
     if not (text.isascii() and text.isdecimal()) or not 100 <= int(text) <= 86_400_000:
         raise StartError(f"{_INTERVAL}: must be milliseconds from 100 to 86400000, not {text!r}")

@@ -1,8 +1,8 @@
 """Metrics and spans in the types of OpenTelemetry's SDK.
 
-The SDK's instruments are left out: it has none that observe a histogram which exists already, and
-its spans are costlier than a request from memory. What is exported is made of a snapshot, and of
-spans that are over, by the thread that exports.
+The SDK's instruments are not used: none of them can observe an existing histogram, and its spans
+cost more than a request served from memory. Instead, the exporting thread converts a snapshot and
+finished spans.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ _SCOPE: Final = InstrumentationScope("memlite", __version__)
 _UNITS: Final = {"seconds": "s", "bytes": "By", "": ""}
 _EDGES: Final = tuple(limit / 1e9 for limit in DURATION_LIMITS)
 _UNKNOWN: Final = cast(float, None)
-"""Of shortest and longest durations, which a `Durations` lacks; the protocol may lack them too."""
+"""The minimum and maximum, which `Durations` does not have; they are optional in the protocol."""
 _KINDS: Final = {
     "server": SpanKind.SERVER,
     "client": SpanKind.CLIENT,
@@ -36,14 +36,14 @@ _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 
 
 class Cumulative:
-    """Makes OpenTelemetry's metrics of snapshots, and knows since when each series has grown.
+    """Converts snapshots to OpenTelemetry's metrics, and tracks the start time of each series.
 
-    A receiver is told from when on a sum counts. After ``stats reset`` that is a new time, of those
-    sums that have become smaller.
+    A receiver needs the time from which a sum counts. After ``stats reset``, sums that have become
+    smaller get a new start time.
 
     Args:
         metrics: the metrics.
-        resource: what they are of.
+        resource: the resource that they describe.
     """
 
     def __init__(self, metrics: Iterable[Metric], resource: Resource) -> None:
@@ -53,7 +53,7 @@ class Cumulative:
         self._last = 0
 
     def data(self, snapshot: Snapshot) -> sdk.MetricsData:
-        """Return the metrics of a snapshot; of earlier ones there must be none left."""
+        """Return the metrics of a snapshot; snapshots must be passed in order."""
         general = snapshot.general
         now, begun = int(general.time * 1e9), int((general.time - general.uptime) * 1e9)
         found = [
@@ -120,7 +120,7 @@ class Cumulative:
 
 
 def readable(span: Span, resource: Resource) -> ReadableSpan:
-    """Return a span as the SDK's exporters take it."""
+    """Return a span in the form that the SDK's exporters accept."""
     status = Status(StatusCode.ERROR, span.failure) if span.failure else Status(StatusCode.UNSET)
     return ReadableSpan(
         span.name,

@@ -1,4 +1,4 @@
-"""A receiver of OTLP over HTTP, as the SDK's exporters talk to it."""
+"""A receiver of OTLP over HTTP, accessed through the SDK's exporters."""
 
 import encodings.idna  # noqa: F401 - names of hosts need it, when files may be out of reach (-u)
 import logging
@@ -36,10 +36,10 @@ class OtlpReceiver:
     """Sends metrics and spans; see `Receiver`.
 
     Args:
-        url: where to, without the path; None for what the environment says
-            (``OTEL_EXPORTER_OTLP_ENDPOINT``, and those of the two signals).
+        url: the endpoint without the path; None to take it from the environment
+            (``OTEL_EXPORTER_OTLP_ENDPOINT`` and the variables of the two signals).
         metrics: the metrics.
-        resource: what they and the spans are of.
+        resource: the resource that the metrics and spans describe.
     """
 
     def __init__(self, url: str | None, metrics: Iterable[Metric], resource: Resource) -> None:
@@ -66,7 +66,7 @@ class OtlpReceiver:
         return "" if result is SpanExportResult.SUCCESS else _trouble(said)
 
     def close(self) -> None:
-        """Give up what is being sent."""
+        """Abandon exports in progress."""
         self._metrics.shutdown()
         self._spans.shutdown()
 
@@ -90,14 +90,14 @@ def _bounded(response: requests.Response, *_: Any, **__: Any) -> requests.Respon
             break
         body += data
     if not response.raw.closed and len(body) >= _MAX_BYTES:
-        response.raw.close()  # the connection as well, as there is more
+        response.raw.close()  # closes the connection as well, as unread data is left
     response.raw = BytesIO(body)
     return response
 
 
 @contextmanager
 def _quietly() -> Iterator[list[str]]:
-    """Collect what the exporters would log in this thread: others decide what to say of it."""
+    """Collect the exporters' log messages in this thread, so that the caller decides on logging."""
     said: list[str] = []
     thread = threading.get_ident()
 
@@ -118,5 +118,5 @@ def _quietly() -> Iterator[list[str]]:
 
 
 def _trouble(said: Sequence[str]) -> str:
-    # The first says the cause, the last that there was no more time.
+    # The first message states the cause, the last that the time was up.
     return " ".join((said[0] if said else "unknown").split())[:_MAX_TROUBLE]

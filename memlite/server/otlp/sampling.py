@@ -1,4 +1,4 @@
-"""Which requests are traced."""
+"""Sampling of the requests to trace."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,14 +13,14 @@ _MOST: Final = 10**9
 
 
 def traced_one_in(option: str | None, environment: Mapping[str, str]) -> int:
-    """Return that one request in so many is traced; 0 for none.
+    """Return N to trace one request in N; 0 for none.
 
     Args:
-        option: ``--trace-sample``; None for what the environment says.
+        option: ``--trace-sample``; None to use the environment.
         environment: the environment.
 
     Raises:
-        StartError: it asks for something that does not exist.
+        StartError: the sampler or its argument in the environment is not supported.
     """
     if option is not None:
         return int(option.partition("/")[2])

@@ -10,11 +10,11 @@ __all__ = ["OtlpService"]
 
 
 class OtlpService:
-    """Hands snapshots over to the thread that exports them.
+    """Hands snapshots to the thread that exports them.
 
     Args:
         worker: the thread.
-        snapshot: returns the server's figures; None to export spans alone.
+        snapshot: returns the server's figures; None to export spans only.
         interval: seconds between two snapshots.
     """
 
@@ -32,7 +32,7 @@ class OtlpService:
         self._wait()
 
     def stop(self) -> None:
-        """Export a last snapshot and the spans that wait, for two seconds at most."""
+        """Export a last snapshot and the waiting spans, for two seconds at most."""
         if self._timer is None:
             return
         self._timer.cancel()

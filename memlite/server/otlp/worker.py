@@ -1,4 +1,4 @@
-"""The thread that exports, and what waits for it."""
+"""The exporting thread and its queue."""
 
 import logging
 import threading
@@ -15,7 +15,7 @@ __all__ = ["MAX_SPANS", "Receiver", "Worker"]
 _log = logging.getLogger("memlite")
 
 MAX_SPANS: Final = 4096
-"""How many spans may wait; further ones are dropped, and counted."""
+"""The maximum number of waiting spans; further ones are dropped and counted."""
 
 _BATCH: Final = 512
 _SECONDS: Final = 5.0
@@ -24,23 +24,23 @@ _STOPPING: Final = 2.0
 
 
 class Receiver(Protocol):
-    """Where to export to. Its methods block, and return what went wrong, or an empty text."""
+    """The target of exports. Its methods block, and return an error message or an empty string."""
 
     def send_metrics(self, snapshot: Snapshot) -> str: ...  # noqa: D102 - see the class
     def send_spans(self, spans: Sequence[Span]) -> str: ...  # noqa: D102
 
     def close(self) -> None:
-        """Give up what is being sent; called by another thread."""
+        """Abandon exports in progress; called by another thread."""
 
 
 class Worker:
-    """Exports in a thread of its own, so that a receiver that is slow holds nobody up.
+    """Exports in its own thread, so that a slow receiver does not block the server.
 
-    What waits is bounded: the last snapshot, as it has all that those before had, and a number of
-    spans.
+    The queue is bounded: it holds the last snapshot only, as it supersedes earlier ones, and a
+    limited number of spans.
 
     Args:
-        receiver: where to.
+        receiver: the target of exports.
         clock: returns seconds, never decreasing.
 
     Attributes:
@@ -58,7 +58,7 @@ class Worker:
         self.dropped = 0
 
     def put_snapshot(self, snapshot: Snapshot) -> None:
-        """Export a snapshot soon, in place of one that has not been exported yet."""
+        """Export a snapshot soon, replacing one that has not been exported yet."""
         if self._snapshot is not None:
             self._complaints.note("the receiver has not replied for long", self.dropped)
         self._snapshot = snapshot
@@ -78,7 +78,7 @@ class Worker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Export what waits, for two seconds at most."""
+        """Export the queue, for two seconds at most."""
         self._stopping = True
         self._wake.set()
         if self._thread.ident is None:
@@ -114,7 +114,7 @@ class Worker:
 
 
 class _Complaints:
-    """Says in the log that exports fail, at most once a minute, and when they work again."""
+    """Logs that exports fail, at most once a minute, and that they work again."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -123,7 +123,7 @@ class _Complaints:
         self._complained = False
 
     def note(self, trouble: str, dropped: int) -> None:
-        """Take the outcome of an export: what went wrong, or an empty text."""
+        """Record the outcome of an export: an error message or an empty string."""
         now = self._clock()
         if not trouble:
             if self._complained:

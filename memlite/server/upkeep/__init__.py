@@ -1,3 +1,3 @@
-"""Memory kept in order while commands are served."""
+"""Maintenance of memory while commands are served."""
 
 __all__: list[str] = []

@@ -15,7 +15,7 @@ _MMAP_THRESHOLD: Final = -3
 
 _MAX_IN_HEAP: Final = 1024 * 1024
 _KEPT_AT_TOP: Final = 4 * 1024 * 1024
-# The fields of mallinfo2(3), and what those are that say something.
+# The fields of mallinfo2(3), and the names of the useful ones.
 _MALLINFO: Final = (
     "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks",
     "keepcost",
@@ -31,7 +31,7 @@ _SHOWN: Final = {
 
 @cache
 def _library() -> "ctypes.CDLL | None":
-    """Return glibc; None if the C library is another one or cannot be called."""
+    """Return glibc; None if the C library is a different one or cannot be called."""
     try:
         import ctypes  # missing from some builds of Python
 
@@ -65,7 +65,7 @@ def give_back() -> None:
 
 
 def heap() -> Mapping[str, int]:
-    """Return what glibc's mallinfo2(3) has of its heap, in bytes; nothing of other C libraries."""
+    """Return figures on glibc's heap from mallinfo2(3), in bytes; empty with other C libraries."""
     library = _library()
     if library is None or not hasattr(library, "mallinfo2"):
         return {}

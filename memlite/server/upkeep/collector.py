@@ -35,7 +35,7 @@ def tune_collector(*, leaves_rings: bool) -> None:
 def collect_young() -> None:
     """Collect the young generation, and every third time the middle one too.
 
-    To be called after every few hundred new items. Python does this on its own once there are a
+    Call this after every few hundred new items. Python does this on its own once there are a
     thousand more objects than last time. But while items are evicted as fast as they are added,
     that never happens, and all new items stay young: collecting a million of them takes 75 ms.
     """

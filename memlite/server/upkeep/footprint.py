@@ -11,8 +11,8 @@ from memlite.server.upkeep.collector import collect_young, drop_free_lists
 
 __all__ = ["PER_CONNECTION", "PER_TLS_CONNECTION", "Compactor", "Footprint", "resident"]
 
-# How far the process may exceed its limit before items are evicted for it: one part in so many of
-# the limit, and at least the bytes that a small server needs for modules loaded later.
+# How far the process may exceed its limit before items are evicted for it: this fraction (one in so
+# many) of the limit, and at least the bytes that a small server needs for modules loaded later.
 _SPARE_SHARE: Final = 12
 _LEAST_SPARE: Final = 4 * 1024 * 1024
 PER_CONNECTION: Final = 4 * 1024
@@ -84,7 +84,7 @@ class Compactor(Protocol):
 
 
 class Footprint:
-    """Keeps the process from outgrowing ``-m`` whatever the sizes of its items.
+    """Keeps the process from outgrowing ``-m``, regardless of the sizes of its items.
 
     The table accounts for its objects, but not for fragmentation. That is low while the mix of
     sizes is stable. When a cache of small values turns into one of large values, or vice versa, the

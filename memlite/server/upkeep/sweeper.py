@@ -19,7 +19,7 @@ _ITEMS_AT_ONCE: Final = 32  # between checks of the clock
 
 
 class Sweeper:
-    """Has the engine free flushed and expired items, half a millisecond at a time.
+    """Lets the engine free flushed and expired items, half a millisecond at a time.
 
     Uses a tenth of one core while there is work, and nothing otherwise. While a value is waiting
     for room, or items must make way for unused memory, it runs a step in each iteration of the
@@ -27,7 +27,7 @@ class Sweeper:
 
     Args:
         sweep: the engine's method of that name.
-        table: tells whether items exceed their limit.
+        table: reports whether items exceed their limit.
         scheduler: runs the steps.
 
     Attributes:

@@ -33,8 +33,8 @@ class Upkeep:
         before_pass: called before each pass of compaction.
         on_pause: called with the number of seconds for which the process was suspended.
         duties: called once a second with the unix second, after the engine and the sweeper.
-        owns_process: whether the process's memory is the server's; False for a server in another
-            program, whose growth says nothing about items.
+        owns_process: whether the process's memory belongs to the server; False for a server in
+            another program, whose growth says nothing about items.
 
     Attributes:
         flush_timer: carries out ``flush_all``.

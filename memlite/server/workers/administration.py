@@ -25,9 +25,9 @@ _log = logging.getLogger("memlite")
 
 
 class WorkerAdministration(Administration):
-    """Has commands carried out by all workers. `join` has to be called first.
+    """Carries out administrative commands in all workers. Call `join` first.
 
-    A control is one more than its value: 0 is that of the settings.
+    A control holds one more than its value; 0 means the value in the settings.
     """
 
     _member: Member
@@ -58,26 +58,26 @@ class WorkerAdministration(Administration):
     # Commands
 
     def set_verbosity(self, level: int) -> None:
-        """Set the log level of all."""
+        """Set the log level of all workers."""
         self._member.tell(Control.VERBOSITY, level + 1)
 
     def advance_clock(self, seconds: int) -> None:
-        """Move the clocks of all."""
+        """Move the clocks of all workers."""
         shift = self._member.board.control(Control.SHIFT)
         self._member.tell(Control.SHIFT, shift + seconds)
 
     def refresh_certificates(self) -> None:
-        """Have all read the certificates again; see `Administration`."""
-        super().refresh_certificates()  # whose error the client is told
+        """Reload the certificates in all workers; see `Administration`."""
+        super().refresh_certificates()  # its error is reported to the client
         board = self._member.board
         self._member.tell(Control.RELOADS, board.control(Control.RELOADS) + 1)
 
     def on_enable(self, enabled: bool) -> None:
-        """Turn the crawler of all on or off."""
+        """Turn the crawler on or off in all workers."""
         self._member.tell(Control.CRAWLER, enabled + 1)
 
     def announce_dump(self, running: bool) -> bool:
-        """Tell the others that a dump begins or has ended; return False if one of theirs runs."""
+        """Announce the start or end of a dump; return False if another worker is running one."""
         board, number = self._member.board, self._member.number
         board.write(number, Cell.DUMPING, running)
         if running and board.sum(Cell.DUMPING) > 1:
@@ -86,10 +86,10 @@ class WorkerAdministration(Administration):
         return True
 
     def on_detail(self, counted: bool) -> None:
-        """Have all count by prefix, or stop it."""
+        """Turn counting by prefix on or off in all workers."""
         self._member.tell(Control.PREFIXES, counted + 1)
 
-    # What all do then
+    # Actions that each worker then takes
 
     def _enable(self, value: int) -> None:
         self.dumps.enabled = bool(value - 1)
@@ -111,7 +111,7 @@ class WorkerAdministration(Administration):
         if "watchers" in self.__dict__ or self._member.board.sum(Cell.WATCHED):
             self.watchers.update()
 
-    # The parts that know of other workers
+    # Parts that take the other workers into account
 
     @cached_property
     def stats(self) -> WorkerCollector:
@@ -128,7 +128,7 @@ class WorkerAdministration(Administration):
         return watchers
 
     def _evicted(self) -> "Evicted | None":
-        """Return what collects the items that are evicted from a shared table."""
+        """Return the collector of items evicted from a shared table."""
         if self._backend is not None:
             return None
         from memlite.engine.evicted import Evicted

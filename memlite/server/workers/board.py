@@ -1,9 +1,9 @@
-"""What the workers of a server tell each other: numbers in shared memory, reports, datagrams.
+"""Communication between the workers of a server: numbers in shared memory, reports, datagrams.
 
-Every worker has a row of numbers that it alone writes, and everybody reads. It is told through a
-datagram socket when somebody wants its numbers to be current (`Topic`), and answers with a number
-in its row: whoever asked waits for that. So nothing is shared while nobody asks, and an ordinary
-command costs nothing.
+Every worker has a row of numbers that it alone writes and that all workers read. A datagram tells
+it that another worker needs current numbers (`Topic`). It answers with a number in its row, for
+which the other worker waits. So nothing is shared until a worker asks, and an ordinary command
+costs nothing.
 """
 
 import marshal
@@ -19,25 +19,25 @@ __all__ = ["Board", "Cell", "Control", "Topic"]
 
 
 class Topic(IntEnum):
-    """What a worker is asked for."""
+    """A request to a worker."""
 
     COUNTS = 0
-    """To publish its counters, and what else is a number."""
+    """Publish its counters and all other numbers."""
     CONTROL = 1
-    """To do what the controls say."""
+    """Act on the controls."""
     REPORT = 2
-    """To publish what takes more than numbers."""
+    """Publish statistics that are not single numbers."""
 
 
 class Cell(IntEnum):
     """A number in a worker's row."""
 
     PID = 0
-    """0 unless it serves."""
+    """0 unless the worker serves."""
     BEAT = 1
     """The monotonic clock at which its event loop last ran, in nanoseconds."""
     ENDED = 2
-    """Connections passed to it that have ended."""
+    """Connections passed to the worker that have ended."""
     OPEN = 3
     HANDSHAKES = 4
     INPUT_HELD = 5
@@ -45,35 +45,35 @@ class Cell(IntEnum):
     """Processor time, in nanoseconds."""
     SYSTEM = 7
     WATCHED = 8
-    """A bit for each stream of events that clients of it watch."""
+    """One bit for each stream of events that its clients watch."""
     WATCHERS = 9
     EVENTS_WRITTEN = 10
     EVENTS_SENT = 11
     EVENTS_SKIPPED = 12
     WRITING = 13
-    """Odd while it writes its report."""
+    """Odd while the worker writes its report."""
     ASKED = 14
-    """For each topic, how often it has asked."""
+    """For each topic, how often the worker has asked."""
     ANSWERED = 17
-    """For each topic, the sum of all `ASKED` that it has answered."""
+    """For each topic, the sum of all `ASKED` that the worker has answered."""
     DATAGRAMS = 20
-    """Requests over UDP that are under way."""
+    """Requests over UDP in progress."""
     SLOW = 21
     """Slow commands."""
     ITEMS = 22
     """Items in the worker's own memory: copies in its near cache."""
     BYTES = 23
-    """What these take."""
+    """Bytes used by these items."""
     WORK = 24
-    """Changes while it does anything that counts, also between two runs of its event loop."""
+    """Changes while the worker makes progress, even between two runs of its event loop."""
     DUMPING = 25
-    """1 while it sends a dump of all items."""
+    """1 while the worker sends a dump of all items."""
     COUNTERS = 26
     """`Counters.NAMES`, in their order."""
 
 
 class Control(IntEnum):
-    """A number for all workers, written by the one that was given a command."""
+    """A number for all workers, written by the worker that received a command."""
 
     VERBOSITY = 0
     CRAWLER = auto()
@@ -83,9 +83,9 @@ class Control(IntEnum):
     RESETS = auto()
     """How often statistics were reset."""
     RELOADS = auto()
-    """How often certificates were to be read again."""
+    """How often a reload of the certificates was requested."""
     PACE = auto()
-    """The monotonic clock when datagrams may ask as often as ever, in nanoseconds; see `Pace`."""
+    """The monotonic time at which the full burst is available again, in nanoseconds; see `Pace`."""
 
 
 GAUGES: Final = (
@@ -100,17 +100,17 @@ GAUGES: Final = (
     Cell.BYTES,
     Cell.DUMPING,
 )
-"""What is gone when a worker is."""
+"""Numbers that become zero when a worker ends."""
 _ROW: Final = 128
 _LENGTH: Final = 8
 _NUMBERS: Final = len(Counters.NAMES)
 
 
 class Board:
-    """The numbers of all workers. Made before they are forked.
+    """The numbers of all workers. Created before the workers are forked.
 
     Args:
-        workers: how many there are.
+        workers: the number of workers.
 
     Attributes:
         workers: as above.
@@ -160,27 +160,27 @@ class Board:
             self._cells[place] = value
 
     def total(self, *workers: int) -> Counters:
-        """Return the sum of the counters of workers, by default of all; see `mark_dead`."""
+        """Return the sum of the counters of the given workers, by default all; see `mark_dead`."""
         rows = [self.counters(worker) for worker in workers or range(self.workers)]
         total = Counters()
         total.add(dict(zip(Counters.NAMES, map(sum, zip(*rows, strict=True)), strict=True)))
         return total
 
     def others(self, worker: int) -> list[int]:
-        """Return the workers besides one that serve."""
+        """Return the serving workers other than the given one."""
         return [one for one in range(self.workers) if one != worker and self.read(one, Cell.PID)]
 
     def served(self, worker: int) -> bool:
-        """Return whether a worker of this number has ever served."""
+        """Return whether a worker with this number has ever served."""
         return self.read(worker, Cell.BEAT) != 0
 
     def leave(self, worker: int) -> None:
-        """Take notice that a worker serves nobody any more."""
+        """Record that a worker no longer serves."""
         self.write(worker, Cell.PID, 0)
 
     def mark_dead(self, worker: int) -> None:
-        """Record that a worker has ended: so have its connections; its counts are kept."""
-        if self.read(worker, Cell.PID):  # otherwise its last report is whole, and its last
+        """Record that a worker and its connections have ended; its counts are kept."""
+        if self.read(worker, Cell.PID):  # otherwise it published a complete final report
             self.write_report(worker, None)
         self.leave(worker)
         for cell in GAUGES:
@@ -189,11 +189,11 @@ class Board:
     # Datagrams
 
     def bell(self, worker: int) -> socket.socket:
-        """Return where a worker is told things."""
+        """Return the socket from which a worker reads messages."""
         return self._bells[worker][0]
 
     def send(self, worker: int, message: bytes) -> bool:
-        """Send a worker a message; return False if it does not read its messages."""
+        """Send a worker a message; return False if it is not reading its messages."""
         try:
             self._bells[worker][1].send(message)
         except OSError:
@@ -203,14 +203,14 @@ class Board:
     # Reports
 
     def write_report(self, worker: int, report: Any) -> None:
-        """Publish a worker's report: plain values alone."""
+        """Publish a worker's report, which consists of plain values only."""
         data = marshal.dumps(report)
         self.write(worker, Cell.WRITING, self.read(worker, Cell.WRITING) | 1)
         os.pwrite(self._reports[worker], len(data).to_bytes(_LENGTH, "little") + data, 0)
         self.write(worker, Cell.WRITING, self.read(worker, Cell.WRITING) + 1)
 
     def read_report(self, worker: int) -> Any:
-        """Return a worker's report, None if there is none that is whole."""
+        """Return a worker's report; None if there is no complete one."""
         file = self._reports[worker]
         for _ in range(100):
             before = self.read(worker, Cell.WRITING)

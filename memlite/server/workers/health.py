@@ -1,8 +1,8 @@
-"""Whether a worker whose heartbeat is late is stuck, or has to wait for a processor.
+"""Tells a stuck worker from one whose heartbeat is late because it waits for a processor.
 
-On a busy machine a worker may wait for seconds until the kernel runs it. To replace it then would
-help nobody, and cost its connections. The kernel knows the difference (proc(5)): a process that
-computed, slept or was stopped all the while did not have to wait.
+On a busy machine a worker may wait for seconds until the kernel runs it. Replacing it then would
+not help and would lose its connections. The kernel knows the difference (proc(5)): a process that
+computed, slept or was stopped the whole time did not have to wait.
 """
 
 from collections.abc import Sequence
@@ -13,28 +13,28 @@ from typing import Final
 
 __all__ = ["Condition", "ThreadState", "Watch", "read_thread_state", "stuck_workers"]
 
-# Without a heartbeat for so long, in seconds, the kernel is asked what the worker does. That is
-# more than the time between two of them.
+# After this time without a heartbeat, in seconds, ask the kernel for the worker's state. It is
+# longer than the time between two heartbeats.
 _SUSPECT_SECONDS: Final = 0.3
-# What it has to do from then on without any change: sleep, be stopped, or compute. Nothing that a
-# client can ask for computes for as long without being counted.
+# From then on, a worker is stuck if it sleeps, is stopped, or computes for this long without any
+# change. No client request computes for so long without being counted.
 _SLEEP_SECONDS: Final = 0.35
 _COMPUTE_SECONDS: Final = 0.45
 # Longer than any command takes, even if the machine is slow.
 _STUCK_SECONDS: Final = 5.0
 _START_SECONDS: Final = 60.0
-# Longer than any turn of its event loop.
+# Longer than any turn of a worker's event loop.
 _TURN_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadState:
-    """What the kernel says of the main thread of a process.
+    """The state of a process's main thread as reported by the kernel.
 
     Attributes:
-        state: R (runs, or could), S (sleeps), T (was stopped) and so on.
+        state: R (running or runnable), S (sleeping), T (stopped) and so on.
         ran: nanoseconds that it has run.
-        turns: how often it was given a processor.
+        turns: how often it was scheduled on a processor.
     """
 
     state: str
@@ -43,7 +43,7 @@ class ThreadState:
 
 
 def read_thread_state(pid: int, proc: Path = Path("/proc")) -> ThreadState | None:
-    """Return what the kernel says of a process, None if it says nothing."""
+    """Return the kernel's report on a process; None if there is none."""
     try:
         state = (proc / f"{pid}/stat").read_bytes().rpartition(b") ")[2][:1].decode()
         ran, _, turns = (proc / f"{pid}/schedstat").read_text().split()
@@ -53,13 +53,13 @@ def read_thread_state(pid: int, proc: Path = Path("/proc")) -> ThreadState | Non
 
 
 class Condition(Enum):
-    """How a worker is."""
+    """The condition of a worker."""
 
     WELL = "well"
     LATE = "late"
-    """It may hold what others wait for."""
+    """It may hold a lock that other workers wait for."""
     ASLEEP = "waits for something"
-    """It is stuck, unless it waits for what another holds."""
+    """It is stuck, unless it waits for a lock that another worker holds."""
     STOPPED = "was stopped"
     COMPUTING = "does nothing that counts"
     SILENT = "takes too long"
@@ -69,8 +69,8 @@ class Watch:
     """Watches one worker.
 
     Attributes:
-        late: seconds without a heartbeat, or work done.
-        condition: what was found last.
+        late: seconds without a heartbeat or progress.
+        condition: the result of the last check.
     """
 
     def __init__(self) -> None:
@@ -82,28 +82,28 @@ class Watch:
         self.reset()
 
     def reset(self) -> None:
-        """Begin again: it is well."""
+        """Start over with a healthy worker."""
         self.late = 0.0
         self.condition = Condition.WELL
 
     @property
     def suspect(self) -> bool:
-        """Whether it may be stuck."""
+        """Whether the worker may be stuck."""
         return self.condition is not Condition.WELL
 
     @property
     def overdue(self) -> bool:
-        """Whether it is late beyond all reason."""
+        """Whether the worker has exceeded the limit for its phase."""
         return self.late > self._most
 
     def look(self, beat: int, work: int, *, serves: bool, seconds: float) -> bool:
-        """Note a worker's heartbeat and work; return whether `ask` is to be called.
+        """Record a worker's heartbeat and work; return whether to call `ask`.
 
         Args:
             beat: see `Cell.BEAT`.
             work: see `Cell.WORK`.
             serves: whether it has started.
-            seconds: the time since the last call; less, if the caller itself was not run.
+            seconds: the time since the last call; less if the caller itself was not scheduled.
         """
         beats, works = beat != self._beat, work != self._work
         self._beat, self._work = beat, work
@@ -116,7 +116,7 @@ class Watch:
         return self.overdue or (serves and self.late > _SUSPECT_SECONDS)
 
     def ask(self, now: ThreadState | None) -> None:
-        """Judge by what the kernel says."""
+        """Update the condition from the kernel's report."""
         if now is not None and now.state == "S" and self.overdue:
             self.condition = Condition.ASLEEP
         elif self.overdue:
@@ -137,17 +137,17 @@ _STILL: Final = {"S": Condition.ASLEEP, "T": Condition.STOPPED}
 
 
 def _differ(first: ThreadState, now: ThreadState) -> bool:
-    """Return whether a process has gone to sleep since, or has woken."""
+    """Return whether a process has gone to sleep or woken up in between."""
     return now.state != first.state or (now.state in _STILL and now.turns != first.turns)
 
 
 def stuck_workers(watches: Sequence[Watch]) -> list[Watch]:
-    """Return those of the workers that are to be replaced."""
+    """Return the workers to replace."""
     found = [one for one in watches if one.condition in _STUCK]
     if found:
         return found
-    # Those that sleep may only wait for a key that one of the others holds. If none of these may
-    # hold it, because it only has to wait for a processor, the one that is latest has to go.
+    # A sleeping worker may just be waiting for a key that another worker holds. If no other worker
+    # can be holding it while waiting for a processor, replace the worker that is latest.
     asleep = [one for one in watches if one.condition is Condition.ASLEEP]
     if any(one.condition is Condition.LATE for one in watches):
         asleep = [one for one in asleep if one.overdue]

@@ -1,4 +1,4 @@
-"""A worker's part in the board: it publishes, asks, and does what the controls say."""
+"""A worker's side of the board: it publishes, asks, and acts on the controls."""
 
 import asyncio
 import os
@@ -17,31 +17,31 @@ __all__ = ["BEAT_SECONDS", "Member"]
 BEAT_SECONDS: Final = 0.25
 """How often a worker shows that its event loop runs, in seconds."""
 
-# How long to wait for the answers of others, in seconds: as long as one command may take. One that
-# did not answer is not waited for again until its event loop has run.
+# How long to wait for the answers of other workers, in seconds: as long as one command may take. A
+# worker that did not answer is not waited for again until its event loop has run.
 _PATIENCE: Final = 1.0
 _POLL: Final = 0.0001
 
 
 class Member:
-    """Lets a worker act as one server with the others.
+    """Lets a worker act as one server with the other workers.
 
     Args:
-        board: what all workers share.
+        board: the memory that all workers share.
         number: this worker's.
         counters: its counters.
         clock: its clock.
         scheduler: its event loop.
 
     Attributes:
-        actions: what to do when a control has changed, given its new value.
+        actions: called with the new value when a control has changed.
         board: as above.
         gauges: writes its own numbers to the board.
         number: as above.
-        changed: is called when a control may have changed.
-        receive: is given messages of other workers.
+        changed: called when a control may have changed.
+        receive: called with each message from another worker.
         report: returns its report, of plain values.
-        work: returns a number that changes with what it does, besides its counters.
+        work: returns a number that changes as it makes progress, in addition to its counters.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Member:
         self.changed: Callable[[], None] = lambda: None
         self.work: Callable[[], int] = lambda: 0
         self._seen = dict.fromkeys(Control, 0)
-        # What those before it under its number have counted.
+        # Counts of earlier workers with the same number.
         self._before = board.counters(number)
         self._spent = [board.read(number, cell) for cell in (Cell.USER, Cell.SYSTEM)]
         self._late: dict[int, int] = {}
@@ -69,7 +69,7 @@ class Member:
     # A service; see `memlite.server.lifecycle.Service`
 
     def start(self) -> None:
-        """Join: do what the controls say, and answer from now on."""
+        """Join: act on the controls, and answer from now on."""
         for control in (Control.RESETS, Control.RELOADS):
             self._seen[control] = self.board.control(control)
         self._answer(force=True)
@@ -97,7 +97,7 @@ class Member:
         self._next = self._scheduler.call_later(BEAT_SECONDS, self._beat)
 
     def _show_work(self) -> None:
-        """Show what is done while the event loop has not finished a turn; runs in a thread.
+        """Publish progress while the event loop is within one turn; runs in a thread.
 
         With thousands of busy connections a turn may take seconds.
         """
@@ -118,7 +118,7 @@ class Member:
         self._answer()
 
     def _answer(self, *, force: bool = False) -> None:
-        """Publish what others have asked for."""
+        """Publish what other workers have asked for."""
         board, number = self.board, self.number
         for topic, answer in (
             (Topic.CONTROL, self._apply),
@@ -157,13 +157,13 @@ class Member:
     # Asking
 
     def tell(self, control: Control, value: int) -> None:
-        """Change a control, and have all workers act on it before this returns."""
+        """Change a control, and wait until all workers have acted on it."""
         self.board.set_control(control, value)
         self._apply()
         self.ask(Topic.CONTROL)
 
     def ask(self, topic: Topic) -> None:
-        """Have all workers publish or act, and wait until they have."""
+        """Ask all workers to publish or act, and wait until they have."""
         board, cell = self.board, Cell.ASKED + topic
         board.write(self.number, cell, board.read(self.number, cell) + 1)
         asked = board.sum(cell)
@@ -182,7 +182,7 @@ class Member:
                 return
             if time.monotonic() > deadline:
                 break
-            board.write(self.number, Cell.BEAT, time.monotonic_ns())  # it waits, and is not stuck
+            board.write(self.number, Cell.BEAT, time.monotonic_ns())  # waiting, not stuck
             time.sleep(_POLL)
         for one in waiting:
             self._late[one] = board.read(one, Cell.BEAT)
@@ -199,5 +199,5 @@ class Member:
                 self.board.write(one, Cell.SLOW, 0)
 
     def unique_number(self, number: int) -> int:
-        """Return a number for a file descriptor that no other worker has; -1 stays."""
+        """Return a number for a file descriptor, unique among all workers; -1 is unchanged."""
         return number if number < 0 else number * self.board.workers + self.number

@@ -1,4 +1,4 @@
-"""How often datagrams may ask all workers."""
+"""Rate limit for datagrams that involve all workers."""
 
 import time
 from typing import Final
@@ -8,29 +8,29 @@ from memlite.server.workers.board import Board, Control
 __all__ = ["AT_ONCE", "Pace"]
 
 AT_ONCE: Final = 16
-"""How many may, one after the other, if none did before."""
+"""The size of a burst after an idle period."""
 _EACH: Final = 50_000_000
-"""Nanoseconds between any two from then on."""
+"""Nanoseconds between two requests after the burst."""
 
 
 class Pace:
-    """Bounds the requests over UDP that all workers have to take part in.
+    """Limits the rate of requests over UDP in which all workers take part.
 
-    A client on a connection waits for its reply, but anybody can send any number of datagrams:
-    without a bound, the workers would do nothing but ask each other. A token bucket, for all of
-    them together; see `memlite.server.auth.throttle.Throttle`.
+    A client on a connection waits for its reply, but any host can send any number of datagrams.
+    Without a limit, the workers would do nothing but ask each other. All workers share one token
+    bucket; see `memlite.server.auth.throttle.Throttle`.
 
     Args:
-        board: what the workers share.
+        board: the memory that the workers share.
     """
 
     def __init__(self, board: Board) -> None:
         self._board = board
 
     def admits(self) -> bool:
-        """Return whether one more may ask now, and count it."""
+        """Return whether one more request is admitted now, and count it."""
         now = time.monotonic_ns()
-        # Two workers may do this at the same moment, and count one of the two.
+        # If two workers do this at the same moment, only one of the two requests is counted.
         full_at = max(self._board.control(Control.PACE), now) + _EACH
         if full_at > now + AT_ONCE * _EACH:
             return False

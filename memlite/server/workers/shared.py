@@ -1,4 +1,4 @@
-"""What the workers of a server share besides their board: all items, or what they agree on."""
+"""State that the workers of a server share besides their board: all items, or agreements."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Shared", "asks_store", "share"]
 
-# Part of a near cache that keeps the copies of all workers coherent.
+# The fraction of a near cache (one in so many) used to keep the copies of all workers coherent.
 _AGREEMENT_SHARE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What is made before workers are forked.
+    """State created before the workers are forked.
 
     Attributes:
         mapping: all items; None if each worker asks the store.
-        epoch: what workers know of flushes of the store; None without.
-        agreement: what their near caches agree on; None without.
-        throttle: delays attempts to log in; None if nobody has to.
+        epoch: records flushes of the store; None if the workers share the mapping.
+        agreement: keeps their near caches coherent; None without near caches.
+        throttle: delays attempts to log in; None if clients need no password.
     """
 
     mapping: "Mapping | None" = None
@@ -35,8 +35,8 @@ class Shared:
 
 
 def asks_store(config: Config) -> bool:
-    """Return whether the store is one that each of several workers can ask itself."""
-    if config.backend == "memory://":  # which most have
+    """Return whether each of several workers can ask the store itself."""
+    if config.backend == "memory://":  # the most common case
         return False
     from memlite.backends.registry import REMOTE, parse_url
 
@@ -44,7 +44,7 @@ def asks_store(config: Config) -> bool:
 
 
 def share(config: Config, make_mapping: "Callable[[], Mapping]") -> Shared:
-    """Return what the workers share.
+    """Return the state that the workers share.
 
     Args:
         config: the settings.

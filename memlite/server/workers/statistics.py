@@ -1,4 +1,4 @@
-"""The statistics of all workers, as those of one server."""
+"""The statistics of all workers combined into those of one server."""
 
 import os
 from collections.abc import Iterable
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 __all__ = ["WorkerCollector"]
 
 _SHARED: Final = ("listening", "datagrams")
-"""States of sockets that all workers have."""
+"""States of the sockets that all workers share."""
 
 
 class WorkerCollector(StatsCollector):
-    """Collects the statistics of all workers. `join` has to be called first."""
+    """Collects the statistics of all workers. Call `join` first."""
 
     _member: Member
     _slow_before: int
@@ -50,7 +50,7 @@ class WorkerCollector(StatsCollector):
         self._member = member
         self._slow_before = member.board.read(member.number, Cell.SLOW)
 
-    # What this worker publishes
+    # Published by this worker
 
     def write_gauges(self) -> None:
         """Write the numbers of this worker to the board."""
@@ -71,7 +71,7 @@ class WorkerCollector(StatsCollector):
             board.write(number, cell, value)
 
     def report(self, asking: ConnectionInfo | None = None) -> dict[str, Any]:
-        """Return what takes more than numbers, of this worker."""
+        """Return the statistics of this worker that are not single numbers."""
         sockets = [
             (self._member.unique_number(one.number), *one[1:])
             for one in super().sockets(asking)
@@ -95,12 +95,12 @@ class WorkerCollector(StatsCollector):
         }
 
     def reset_mine(self) -> None:
-        """Start from zero, in this worker."""
+        """Reset the statistics of this worker."""
         super().reset()
         self._slow_before = 0
         self._member.reset()
 
-    # Of all of them
+    # Of all workers
 
     def _reports(self, asking: ConnectionInfo | None = None) -> list[dict[str, Any]]:
         member = self._member
@@ -115,9 +115,9 @@ class WorkerCollector(StatsCollector):
         board = member.board
         member.publish()
         member.ask(Topic.COUNTS)
-        self._table.measure()  # which changes nothing but figures
+        self._table.measure()  # updates figures only
         general = super().general()
-        if self._figures():  # each has items of its own
+        if self._figures():  # each worker has its own items
             general = replace(
                 general,
                 items=board.sum(Cell.ITEMS),
@@ -188,7 +188,7 @@ class WorkerCollector(StatsCollector):
         return self._summarized(self._histograms(self._reports()))
 
     def snapshot(self, troubles: Iterable[str] = ()) -> Snapshot:
-        """Return all figures of the server that take no walk; see `StatsCollector`."""
+        """Return all figures that need no walk over the items; see `StatsCollector`."""
         reports = self._reports()
         exemplars = _exemplars(reports)
         return replace(
@@ -202,7 +202,7 @@ class WorkerCollector(StatsCollector):
         )
 
     def _figures(self) -> dict[str, int | float | str]:
-        """Return what the store's backend in this worker reports; nothing without a backend."""
+        """Return the figures of this worker's store backend; empty without a backend."""
         storage = super().storage()
         return dict(storage.figures) if isinstance(storage, BackendStats) else {}
 
@@ -237,7 +237,7 @@ class WorkerCollector(StatsCollector):
         return merged
 
     def workers(self) -> tuple[int, list[WorkerStats]]:
-        """Return the number of this worker, and what is known of each."""
+        """Return the number of this worker, and the statistics of each worker."""
         member = self._member
         board = member.board
         member.publish()
@@ -257,7 +257,7 @@ class WorkerCollector(StatsCollector):
         )
 
     def reset(self) -> None:
-        """Start from zero, in all workers."""
+        """Reset the statistics of all workers."""
         board = self._member.board
         self._member.tell(Control.RESETS, board.control(Control.RESETS) + 1)
 
@@ -268,11 +268,11 @@ _GREATEST: Final = frozenset(
         "servers_unavailable", "state", "times_unavailable",
     )
 )  # fmt: skip
-"""Figures of the one store that all workers see alike; "unavailable" is greater."""
+"""Figures of the one store that all workers see alike. The maximum counts: "unavailable" wins."""
 
 
 def _of_all(figures: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the figures of all workers as those of one: sums, or what is worst."""
+    """Merge the figures of all workers: the sum or, for figures in `_GREATEST`, the maximum."""
     merged = dict(figures[0])
     for one in figures[1:]:
         for name, value in one.items():
@@ -284,7 +284,7 @@ def _of_all(figures: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _exemplars(reports: list[dict[str, Any]]) -> dict[str, dict[int, Exemplar]]:
-    """Return the last of each class, whichever worker has it."""
+    """Return the latest exemplars of each class among all workers."""
     merged: dict[str, dict[int, Exemplar]] = {}
     for report in reports:
         for name, of_class in report["exemplars"].items():

@@ -1,4 +1,4 @@
-"""Which settings have several workers, and the process that starts and watches over them."""
+"""The number of workers for the settings, and the process that starts and supervises them."""
 
 import contextlib
 import logging
@@ -31,22 +31,22 @@ __all__ = ["Supervisor", "make_mapping", "workers_of"]
 _log = logging.getLogger("memlite")
 
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD}
-# So many workers may end unasked within so many seconds; then something is wrong with all of them.
+# If more workers than this crash within so many seconds, something is wrong with all of them.
 _CRASHES = 30
 _CRASH_SECONDS = 10.0
 _FAILED = 70  # EX_SOFTWARE
-# How often workers are looked at, in seconds.
+# Seconds between two checks of the workers.
 _CHECK_SECONDS = 0.1
 _ACCEPTED_AT_ONCE = 32
-# How many more connections one may have than another, as a share, besides one.
+# How many more connections one worker may have than another: this share, plus one connection.
 _UNEVEN = 1 / 16
 
 
 def workers_of(config: Config) -> int:
-    """Return the number of processes that are to serve: one, where several cannot yet.
+    """Return the number of processes that serve: one where several are not supported.
 
     Raises:
-        ConfigError: a file is to keep their table (``-e``), and there is none.
+        ConfigError: a file is to keep the shared table (``-e``), and there is none.
     """
     alone = ""
     remote = asks_store(config)
@@ -69,7 +69,7 @@ def workers_of(config: Config) -> int:
 
 
 def _as_many_as_fit(config: Config) -> int:
-    """Return how many workers ``-t auto`` has: one, if their memory cannot be allocated."""
+    """Return the number of workers for ``-t auto``: one if their memory cannot be allocated."""
     from memlite.memory.shared.layout import Layout
 
     limit, free = config.memory_limit * MEGABYTE, free_memory()
@@ -88,12 +88,12 @@ def make_mapping(config: Config, workers: int, now: float) -> "Mapping":
 
     Args:
         config: the settings.
-        workers: how many there are.
+        workers: the number of workers.
         now: the unix time.
 
     Raises:
         ConfigError: there is too little memory for them.
-        StartError: the memory cannot be mapped, or the file that keeps it (``-e``) not be used.
+        StartError: the memory cannot be mapped, or the file that keeps it (``-e``) cannot be used.
     """
     from memlite.memory.shared import Mapping, MemoryFile, native
 
@@ -116,17 +116,17 @@ def make_mapping(config: Config, workers: int, now: float) -> "Mapping":
 
 
 Work = Callable[[int, socket.socket, Callable[[], None]], None]
-"""Serves, in a process of its own: given its number, where accepted sockets come from, and what to
-call when it takes them."""
+"""Serves in its own process. Called with its number, the channel that passes accepted sockets, and
+a function to call once it takes them."""
 
 
 class _Worker:
-    """A worker as its parent knows it.
+    """A worker as seen by its parent.
 
     Attributes:
         number: its number.
-        pid: its process.
-        passed: connections it was given.
+        pid: its process ID.
+        passed: number of connections passed to it.
         watch: tells whether it is stuck.
     """
 
@@ -138,7 +138,7 @@ class _Worker:
         self._channel = channel
 
     def take(self, accepted: socket.socket, listener: int, *, over: bool) -> bool:
-        """Pass it a connection, which may be over the limit; return whether it could be."""
+        """Pass it a connection, which may be over the limit; return whether that worked."""
         try:
             socket.send_fds(self._channel, [bytes([listener, over])], [accepted.fileno()])
         except OSError:  # it has ended, or is too busy to take more
@@ -147,7 +147,7 @@ class _Worker:
         return True
 
     def connections(self, board: Board) -> int:
-        """Return how many connections it has, or is about to take."""
+        """Return how many connections it has or is about to take."""
         return self.passed - board.read(self.number, Cell.ENDED)
 
     def look(self, board: Board, seconds: float) -> None:
@@ -164,22 +164,22 @@ class _Worker:
             os.kill(self.pid, number)
 
     def close(self) -> None:
-        """Forget it."""
+        """Close the channel to it."""
         self._channel.close()
 
 
 class Supervisor:
-    """Starts workers, gives them connections in turn, and replaces those that end.
+    """Starts workers, gives them connections in turn, and replaces workers that end.
 
-    One process accepts for all: with a socket for each, the kernel would spread connections
-    unevenly, and those that wait for a worker that is killed would be lost.
+    One process accepts for all workers. With one socket per worker, the kernel would spread
+    connections unevenly, and connections queued for a worker that is killed would be lost.
 
     Args:
-        work: what they do.
-        listeners: where to accept.
-        board: what they tell each other.
-        limit: how many connections there may be (``-c``).
-        service: is told of the state of the server.
+        work: the main function of a worker.
+        listeners: the listening sockets.
+        board: communication between the workers.
+        limit: the maximum number of connections (``-c``).
+        service: notified of the state of the server.
     """
 
     def __init__(
@@ -213,12 +213,12 @@ class Supervisor:
             ready: called when all of them serve.
 
         Raises:
-            StartError: they end again and again.
+            StartError: the workers keep crashing.
         """
         self._waker.setblocking(False)
         signal.set_wakeup_fd(self._waker.fileno())
         for one in _SIGNALS:
-            signal.signal(one, lambda *_: None)  # which wakes `_step`
+            signal.signal(one, lambda *_: None)  # the signal wakes `_step`
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         try:
             for number in range(self._count):
@@ -256,7 +256,7 @@ class Supervisor:
 
     def _check(self, now: float) -> None:
         """Kill workers that are stuck."""
-        # If this process was not run, others may not have been either.
+        # If this process was not scheduled, the workers may not have been either.
         seconds = min(now - self._checked, 2 * _CHECK_SECONDS)
         self._checked = now
         workers = list(self._workers.values())
@@ -271,12 +271,12 @@ class Supervisor:
                 )  # fmt: skip
                 worker.send(signal.SIGKILL)
             if found:
-                worker.watch.reset()  # it may have waited for the other
+                worker.watch.reset()  # it may have waited for the killed worker
         if not self._awaited:
             self._service.alive()
 
     def _handle_signal(self, number: int) -> None:
-        """Do what a signal asks for."""
+        """Handle a signal."""
         if number == signal.SIGCHLD:
             self._reap()
             return
@@ -305,15 +305,15 @@ class Supervisor:
                         self._pass(accepted, place)
 
     def _pass(self, accepted: socket.socket, listener: int) -> None:
-        """Give a connection to a worker that takes it; without any, it is closed."""
+        """Pass a connection to a worker that takes it; if none does, it is closed."""
         workers = list(self._workers.values())
         over = sum(one.connections(self._board) for one in workers) >= self._limit
-        # One that is starting may have to wait for its store.
+        # A worker that is starting may have to wait for its store.
         serving = [one for one in workers if self._board.read(one.number, Cell.PID) == one.pid]
         workers = serving or workers
         numbers = [one.connections(self._board) for one in workers]
-        # In turn. Where connections come and go, some would keep more of them than others: those
-        # are left out until the others have as many. So are those that may be stuck.
+        # Round robin. As connections come and go, some workers would end up with more of them:
+        # these are tried last until the others have as many. So are workers that may be stuck.
         most = min(numbers, default=0) * (1 + _UNEVEN) + 1
         count = len(workers)
         turns = range(self._turn + 1, self._turn + 1 + count)
@@ -338,7 +338,7 @@ class Supervisor:
         self._workers[pid] = _Worker(number, pid, parent_end)
 
     def _become(self, number: int, channel: socket.socket, parent: int) -> None:
-        """Serve as a worker, and end."""
+        """Serve as a worker, then exit."""
         code = _FAILED
         try:
             signals.block()
@@ -361,12 +361,12 @@ class Supervisor:
             os._exit(code)
 
     def _tell_ready(self) -> None:
-        if self._awaited:  # only those of the start are waited for
+        if self._awaited:  # only the initial workers are waited for
             os.write(self._ready, b".")
         signals.unblock()
 
     def _reap(self) -> None:
-        """Take notice of workers that have ended, and replace them unless they were to stop."""
+        """Reap workers that have ended, and replace them unless they were told to stop."""
         while self._workers:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
@@ -402,7 +402,7 @@ class Supervisor:
 
 
 def _end_with(parent: int) -> None:
-    """Have the kernel end this process when its parent ends."""
+    """Make the kernel end this process when its parent ends."""
     import ctypes
 
     ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG

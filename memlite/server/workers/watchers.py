@@ -16,19 +16,20 @@ if TYPE_CHECKING:
 __all__ = ["WorkerWatchers"]
 
 _HEAD: Final = struct.Struct("<BII")
-"""Before each line to another worker: the place of its stream, how many lines of that stream were
-dropped before it, its length."""
-# Bytes of lines in a datagram, unless one line is longer. The kernel keeps ten that were not read.
+"""Header of each line sent to another worker: the index of its stream, how many lines of that
+stream were dropped before it, and its length."""
+# Bytes of lines in a datagram, unless one line is longer. The kernel queues ten unread datagrams.
 _DATAGRAM: Final = 64 * 1024
-# A segment of items is evicted at once: so many lines are made of them before others have a turn.
+# A whole segment of items is evicted at once. At most this many lines are produced per turn of the
+# event loop.
 _EVICTED_AT_ONCE: Final = 100
 _EVICTED_SECONDS: Final = 0.01
 
 
 class WorkerWatchers(Watchers):
-    """Sends lines also to other workers that have watchers, and takes theirs.
+    """Also sends lines to other workers that have watchers, and receives theirs.
 
-    `join` has to be called first.
+    Call `join` first.
     """
 
     _member: Member
@@ -40,14 +41,14 @@ class WorkerWatchers(Watchers):
 
         Args:
             member: this worker.
-            evicted: collects what is evicted from the table that workers share, if they share one.
+            evicted: collects the items evicted from a table that the workers share; None without.
         """
         self._member = member
         self._evicted = evicted
         self._elsewhere: dict[int, _Outbox] = {}
 
     def add(self, words: Sequence[bytes], client: Client) -> bytes:
-        """Make a connection a watcher, and have others send their events before it is told."""
+        """Make a connection a watcher; other workers send their events before it gets a reply."""
         reply = super().add(words, client)
         if not reply:
             self._publish()
@@ -67,7 +68,7 @@ class WorkerWatchers(Watchers):
             self._member.ask(Topic.CONTROL)
 
     def update(self) -> None:
-        """Take notice of what clients of other workers watch."""
+        """Update the streams that clients of other workers watch."""
         self._update_subscriptions()
 
     def _count(self) -> int:
@@ -105,7 +106,7 @@ class WorkerWatchers(Watchers):
             ),
         ]
 
-    # Evictions, of which nobody is told while segments are locked
+    # Evictions, which are not reported while segments are locked
 
     def _look_soon(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -124,20 +125,20 @@ class WorkerWatchers(Watchers):
     # Lines from and to other workers
 
     def _next_event(self, last: int) -> int:
-        # Unique among all workers, and each one's ascend.
+        # Unique among all workers, and ascending within each.
         member = self._member
         return max(last + member.board.workers, member.board.workers + member.number)
 
     def _flush(self) -> None:
         super()._flush()
         for outbox in list(self._elsewhere.values()):
-            if not outbox.watching:  # it has ended
+            if not outbox.watching:  # the other worker has ended
                 self._update_subscriptions()
             elif not outbox.send():
                 self._flush_soon()
 
     def receive(self, message: bytes) -> None:
-        """Send local watchers the lines of another worker."""
+        """Send the lines of another worker to local watchers."""
         at = 0
         while at < len(message):
             place, skipped, length = _HEAD.unpack_from(message, at)
@@ -163,9 +164,9 @@ class _Outbox:
     """Lines for the watchers of another worker.
 
     Args:
-        board: takes them there.
-        worker: its number.
-        limit: bytes that may wait. The line that exceeds it is the last one.
+        board: transports them.
+        worker: the number of that worker.
+        limit: bytes that may wait. The line that exceeds it is the last to be accepted.
     """
 
     def __init__(self, board: Board, worker: int, limit: int) -> None:
@@ -190,12 +191,12 @@ class _Outbox:
         return self._size < self._limit
 
     def put(self, place: int, skipped: int, line: bytes) -> None:
-        """Take a line, after so many that were dropped."""
+        """Queue a line, after the given number of dropped ones."""
         self._lines.append(_HEAD.pack(place, skipped, len(line)) + line)
         self._size += len(line)
 
     def send(self) -> bool:
-        """Send what waits; return False if the worker is behind, and some has to wait on."""
+        """Send the queued lines; return False if the worker lags and some lines must wait."""
         while self._lines:
             size, count = 0, 0
             for line in self._lines:
@@ -226,7 +227,7 @@ class _Elsewhere(Watcher):
         return self._outbox.has_room
 
     def put(self, line: bytes) -> None:
-        """Send a line, soon; the other worker counts to how many watchers it is sent."""
+        """Queue a line; the other worker counts the watchers to which it is sent."""
         self._owner.sent -= 1
         self._outbox.put(self._place, self.skipped, line)
         self.skipped = 0

@@ -1,4 +1,4 @@
-"""A server that is one of several workers: some of its parts know of the others."""
+"""A server that is one of several workers: some of its parts cooperate with the others."""
 
 import asyncio
 import contextlib
@@ -53,10 +53,10 @@ _STORE_PAUSE = 1.0
 
 
 class WorkerRegister(Register):
-    """Admits connections until it is told that one is over the limit (``-c``) of all workers.
+    """Admits connections unless the supervisor marked them as over the limit (``-c``).
 
     Attributes:
-        over: connections on their way that are.
+        over: the number of such connections that are about to arrive.
     """
 
     over = 0
@@ -72,11 +72,11 @@ class WorkerLifecycle(Lifecycle):
     """Takes connections that the supervisor has accepted.
 
     Attributes:
-        channel: passes them: two bytes for each, the place of its listener and whether it is over
-            the limit.
+        channel: passes each connection with two bytes: the index of its listener, and whether it
+            is over the limit.
         alive: called while it waits for the store.
-        ended: called when one has ended.
-        replaces: whether another worker of this number has served before.
+        ended: called when a connection has ended.
+        replaces: whether another worker with this number has served before.
     """
 
     channel: socket.socket
@@ -91,9 +91,9 @@ class WorkerLifecycle(Lifecycle):
         if not self.replaces:
             await backend.open()
             return
-        # The others serve meanwhile, so it waits for the store as they do, but not for ever.
+        # The other workers are serving, so wait for the store as they do, until told to stop.
         assert self._stop is not None  # noqa: S101 - set before
-        signals.unblock()  # whose handlers are there
+        signals.unblock()  # their handlers are installed
         opening = asyncio.ensure_future(self._open_patiently(backend))
         awaited: tuple[asyncio.Future[Any], ...] = (opening, self._stop)
         await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
@@ -138,36 +138,36 @@ class WorkerLifecycle(Lifecycle):
 
         try:
             await self._scheduler.loop.connect_accepted_socket(made, accepted)
-        except OSError:  # the client has gone
+        except OSError:  # the client has disconnected
             self.ended()
             with contextlib.suppress(OSError):
                 accepted.close()
 
 
 class WorkerServer(Server):
-    """A server that serves a table of items together with others.
+    """A server that serves a table of items together with other workers.
 
-    The first of them also serves HTTP, exports metrics, and writes the periodic line.
+    The first worker also serves HTTP, exports metrics, and writes the periodic line.
 
     Args:
         config: the settings.
         listeners: all sockets of the server.
-        shared: what the workers share besides.
-        board: what the workers tell each other.
+        shared: other state that the workers share.
+        board: communication between the workers.
         number: this worker's.
         channel: see `WorkerLifecycle`.
         tls: the TLS settings; None without TLS.
-        clock: the clock, which has to show the same as those of the others.
+        clock: the clock, which must agree with those of the other workers.
 
     Attributes:
-        member: this worker's part in the board.
+        member: this worker's side of the board.
     """
 
     _administration_type = WorkerAdministration
     _lifecycle_type = WorkerLifecycle
     _register_type = WorkerRegister
-    _table_in_process = False  # whose memory says nothing about the items
-    _says_how = False  # their parent does
+    _table_in_process = False  # the process's memory says nothing about the items
+    _says_how = False  # the parent does
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class WorkerServer(Server):
 
     def _make_udp(self, listeners: Sequence[Listener]) -> "list[UdpService]":
         services = super()._make_udp(listeners)
-        for service in services:  # all read one socket, which is counted once
+        for service in services:  # all workers read one socket, which is counted once
             service.counted = bool(self._number or self._replaces)
         return services
 
@@ -236,7 +236,7 @@ class WorkerServer(Server):
     def _make_http(self, listeners: Sequence[Listener]) -> "Http | None":
         if not self._number:
             return super()._make_http(listeners)
-        self._measure_store()  # as the first one shows it
+        self._measure_store()  # the first worker shows the result
         return None
 
     def _make_otlp(self) -> "OtlpService | None":
@@ -250,7 +250,7 @@ class WorkerServer(Server):
         return None if self._number else super()._what_is_exported()
 
     def _unfinished(self) -> bool:
-        # The first exports what all have counted, so it is the last to stop.
+        # The first worker exports the counts of all workers, so it is the last to stop.
         others = self.otlp is not None and not self._number and self._board.others(0)
         return bool(others) or super()._unfinished()
 
@@ -259,8 +259,8 @@ class WorkerServer(Server):
         self.member.work = self._count_segments
         services = super()._services()
         if self._number and self.config.stats_interval:
-            del services[1]  # the periodic line, which the first writes
-        # The last to start: it says that this worker serves.
+            del services[1]  # the periodic line, which the first worker writes
+        # The member starts last: it announces that this worker serves.
         return [*services, self.member]
 
     def _make_untraced_execution(self) -> Execution:

@@ -1,3 +1,3 @@
-"""Metrics: what each means, how it is read from a snapshot, and how it is written for a monitor."""
+"""Metrics: their meaning, how to read them from a snapshot, and how to write them for a monitor."""
 
 __all__: list[str] = []

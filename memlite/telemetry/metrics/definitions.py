@@ -1,7 +1,7 @@
-"""All metrics of a server, each defined once; those that a proxy alone has are in `proxy_metrics`.
+"""All metrics of a server, each defined once; those that only a proxy has are in `proxy_metrics`.
 
-What a monitor scrapes, the reference page and the alerts come from these tables. Labels have few
-values, which are all known beforehand: no keys, no addresses.
+The metrics for monitors, the reference page and the alerts come from these tables. Labels have few
+values, all known beforehand: no keys, no addresses.
 """
 
 from typing import Final
@@ -567,7 +567,7 @@ _WATCHERS: Final = (
 )
 
 COMMON: Final[tuple[Metric, ...]] = (*_SERVER, *_CONNECTIONS, *_DURATIONS, *_WATCHERS)
-"""Those that a proxy has as well."""
+"""The metrics that a proxy has as well."""
 
 METRICS: Final[tuple[Metric, ...]] = (
     *_SERVER,

@@ -1,9 +1,9 @@
 """The metrics of memcached_exporter, for dashboards and alerts that were written for it.
 
 Names, types and labels are those of prometheus/memcached_exporter, ``pkg/exporter/exporter.go``,
-with the values that it would read from memlite's ``stats`` and ``stats settings``: what memcached's
-LRU threads do is 0. Those of its slab classes are left out, apart from evictions, as for them all
-items would have to be looked at; and those of its extstore and proxy.
+with the values that it would read from memlite's ``stats`` and ``stats settings``: the activity of
+memcached's LRU threads is 0. The metrics of slab classes are left out, apart from evictions, as
+they would require a walk through all items; so are those of memcached's extstore and proxy.
 """
 
 from typing import Final
@@ -254,4 +254,4 @@ EXPORTER_METRICS: Final[tuple[Metric, ...]] = (
         ("slab",),
     ),
 )
-"""Those of memcached_exporter's metrics that mean something here, without walks through items."""
+"""The metrics of memcached_exporter that apply here and need no walk through items."""

@@ -36,7 +36,7 @@ def render(metrics: Iterable[Metric], snapshot: Snapshot, *, openmetrics: bool) 
 
     Args:
         metrics: the metrics.
-        snapshot: has their values.
+        snapshot: the snapshot with their values.
         openmetrics: whether to write OpenMetrics, or else Prometheus's own format.
     """
     lines: list[str] = []
@@ -54,7 +54,7 @@ def render(metrics: Iterable[Metric], snapshot: Snapshot, *, openmetrics: bool) 
 
 @lru_cache(maxsize=512)
 def _head(metric: Metric, openmetrics: bool) -> tuple[str, ...]:
-    """Return the lines that say what a metric is."""
+    """Return the lines that describe a metric."""
     name, kind, meaning = metric.name, metric.kind, _escaped(metric.meaning)
     if not openmetrics:
         return f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"
@@ -84,13 +84,13 @@ def _lines(
 
 
 def _as_text(exemplar: Exemplar) -> str:
-    """Return an exemplar as OpenMetrics has it, behind a bucket's value."""
+    """Return an exemplar in OpenMetrics format, to follow a bucket's value."""
     span = exemplar.span
     named = f'{{trace_id="{span.trace:032x}",span_id="{span.span:016x}"}}'
     return f" # {named} {exemplar.nanoseconds / 1e9!r} {exemplar.time / 1e9:.3f}"
 
 
-# Labels have few values, all known beforehand; what is written of them is kept.
+# Labels have few values, all known beforehand, so their text is cached.
 @lru_cache(maxsize=2048)
 def _series(name: str, labels: tuple[str, ...], values: tuple[str, ...]) -> str:
     """Return a sample's line up to its value."""

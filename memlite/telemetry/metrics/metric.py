@@ -1,4 +1,4 @@
-"""What a metric is: a name, a meaning, and how its values are read from a snapshot."""
+"""The definition of a metric: a name, a meaning, and how to read its values from a snapshot."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ __all__ = ["Kind", "Metric", "Sample", "Value"]
 Kind = Literal["counter", "gauge", "histogram"]
 
 Value = int | float | Durations
-"""A value of a metric; of a histogram, always `Durations`."""
+"""A value of a metric; for a histogram, always `Durations`."""
 
 
 class Sample(NamedTuple):
@@ -35,9 +35,9 @@ class Metric:
 
     Attributes:
         name: the name.
-        kind: ``counter`` only grows, until the server starts again or ``stats reset`` is sent.
-        meaning: what it is, in a sentence.
-        read: returns its samples; none where the server lacks what it is about.
+        kind: a ``counter`` only grows, until the server restarts or ``stats reset`` is sent.
+        meaning: its meaning, in a sentence.
+        read: returns its samples; none if the server lacks the feature that it measures.
         unit: ``seconds``, ``bytes`` or nothing, as at the end of the name.
         labels: the names of its labels.
     """

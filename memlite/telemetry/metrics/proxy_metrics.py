@@ -25,7 +25,7 @@ def _several(read: Callable[[ProxyStats], Iterable[Sample]]) -> Read:
 
 
 def _single(value: Callable[[ProxyStats], float | None]) -> Read:
-    """Return a reader of one of them, with no sample if it is None."""
+    """Return a reader of one of a proxy's figures, with no sample if it is None."""
 
     def read(snapshot: Snapshot) -> tuple[Sample, ...]:
         if not isinstance(snapshot, ProxySnapshot):
@@ -324,7 +324,7 @@ _TOPOLOGY: Final = (
 )
 
 PROXY_ONLY: Final[tuple[Metric, ...]] = (*_COMMANDS, *_QUEUE, *_NODES, *_TOPOLOGY)
-"""Those that servers do not have."""
+"""The metrics that servers do not have."""
 
 PROXY_METRICS: Final[tuple[Metric, ...]] = (*COMMON, *PROXY_ONLY)
 """All metrics of a proxy, in the order in which they are written."""

@@ -36,7 +36,7 @@ def by_label(values: Mapping[tuple[str, ...], Callable[[CounterValues], int]]) -
 
 
 def figures_of(snapshot: Snapshot) -> Mapping[str, int | float | str]:
-    """Return the figures that the backend reports of itself, none without a backend."""
+    """Return the figures that the backend reports; none without a backend."""
     storage = snapshot.storage
     return storage.figures if isinstance(storage, BackendStats) else {}
 

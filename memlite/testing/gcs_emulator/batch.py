@@ -27,7 +27,7 @@ def answer_batch(batch: Request, handle: Callable[[Request], Response]) -> Respo
         handle: executes a single request.
 
     Returns:
-        A response that contains theirs, in order.
+        A response that contains the responses to the requests, in order.
 
     Raises:
         GcsError: 400 if the batch is malformed; none of its requests has been executed.

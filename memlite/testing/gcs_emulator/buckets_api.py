@@ -177,7 +177,7 @@ def _changed_properties(properties: Mapping[str, Any], fields: Mapping[str, Any]
     """Return the properties with the request's fields merged in.
 
     Raises:
-        GcsError: 400, or 501 for an unsupported field with a value that requests something.
+        GcsError: 400, or 501 for an unsupported field whose value requests something.
     """
     for field, value in fields.items():
         if field not in _STORED_FIELDS and field not in _OUTPUT_ONLY and not _is_off(value):

@@ -12,14 +12,14 @@ from memlite.testing.gcs_emulator.latency import Fixed, Latency, parse_latency
 __all__ = ["Action", "Decision", "FaultPlan", "Faults", "Outage"]
 
 Action = Literal["serve", "error", "reset", "hang", "lose-503", "lose-reset", "late"]
-"""What happens to a request.
+"""The outcome of a request.
 
 It is served; answered with an error, reset or left hanging without being executed; executed, but
-its acknowledgement is lost; or reset and executed later, after the client has given it up.
+its acknowledgement is lost; or reset and executed later, after the client has given up.
 """
 
 Outage = Literal["503", "reset", "hang"]
-"""What happens to every request during an outage."""
+"""The outcome of every request during an outage."""
 
 _STATUSES = range(400, 600)
 LATE_DELAY: Final = Fixed(4.0)
@@ -56,8 +56,8 @@ class FaultPlan:
         lost_ack_rate: the share of writes that are executed but not acknowledged.
         lost_ack: what the client sees instead: ``reset``, ``503``, or ``mixed`` for either.
         late_rate: the share of writes whose connection is reset, and which are executed later, like
-            a request that was held up on its way.
-        late_delay: how much later; None for at once.
+            a request that was delayed on the network.
+        late_delay: the delay before executing them; None for no delay.
 
     Raises:
         ValueError: a value is invalid; the message is one line.

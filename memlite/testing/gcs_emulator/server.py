@@ -188,7 +188,7 @@ class GcsEmulator:
 def _reason(error: OSError | UnicodeError) -> str:
     if isinstance(error, UnicodeError):
         return "not a host name"
-    # asyncio puts the address into the text, once more; errors of look-ups are negative.
+    # asyncio adds the address to the text again; look-up errors are negative.
     number = error.errno or 0
     return (os.strerror(number) if number > 0 else error.strerror) or str(error)
 

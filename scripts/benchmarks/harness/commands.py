@@ -1,4 +1,4 @@
-"""What each command costs a server, one request at a time and in a pipeline."""
+"""The cost of each command on a server, one request at a time and in a pipeline."""
 
 import resource
 import socket
@@ -27,10 +27,10 @@ __all__ = [
 
 PIPELINES: Final = (1, 16)
 _STEPS: Final = 4
-_MANY: Final = 400  # connections, of which each has one step
+_MANY: Final = 400  # connections, each of which takes one step
 _MEGABYTES: Final = 1024
 _ITEM: Final = 300  # bytes of memory of an item with a value of 100
-# What servers and this script keep open in addition.
+# Further connections that servers and this script keep open.
 _MORE_CONNECTIONS: Final = 100
 
 
@@ -66,8 +66,8 @@ class Cell:
         pipeline: requests per write.
         server: the other server.
         peer: microseconds of memcached's processor time per operation.
-        ours: microseconds of the other server's.
-        efficiency: the median of memcached's divided by the other's within a round.
+        ours: the same for the other server.
+        efficiency: the median of memcached's time divided by the other server's, within a round.
     """
 
     command: str
@@ -99,7 +99,7 @@ CPU per operation, µs, worst first   per write  {kind:<11} memcached     its  e
 
 
 def show_cells(samples: Sequence[Sample], kind: str) -> None:
-    """Print the medians over the rounds; `kind` says what was measured: a server, a proxy."""
+    """Print the medians over the rounds; `kind` is the kind of program: a server, a proxy."""
     print(_HEADING.format(kind=kind))
     for cell in cells(samples):
         print(
@@ -115,7 +115,7 @@ def _steps(connections: int) -> int:
 
 
 class _Clients:
-    """Connections that all send a batch, and then all wait for their replies."""
+    """Connections that all send a batch, and then wait for all replies."""
 
     def __init__(self, stack: ExitStack, port: int, count: int) -> None:
         self._sockets = [
@@ -126,7 +126,7 @@ class _Clients:
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def uniques(self, command: Command, sizes: Sizes, number: int, pipeline: int) -> list[bytes]:
-        """Return the cas uniques of all keys that `run` asks for."""
+        """Return the cas uniques of all keys that `run` requests."""
         found = []
         with self._sockets[0].makefile("rb") as replies:
             for index in range(_steps(len(self._sockets)) * len(self._sockets) * pipeline):
@@ -144,7 +144,7 @@ class _Clients:
         pipeline: int,
         uniques: Sequence[bytes] = (),
     ) -> int:
-        """Send requests for some keys, and read the replies; return for how many keys.
+        """Send requests for some keys, and read the replies; return the number of keys.
 
         Raises:
             BenchError: a reply has another length.
@@ -199,7 +199,7 @@ def _measure(
 ) -> float:
     """Return microseconds of processor time per operation.
 
-    What is stored or read before does not count, neither as processor time nor in `seconds`.
+    Preparatory requests count neither as processor time nor towards `seconds`.
     """
     used, operations, lasted = 0.0, 0, 0.0
     while not operations or lasted < seconds:
@@ -215,7 +215,7 @@ def _measure(
 
 
 def allow_connections(count: int) -> None:
-    """Allow this process, and each server it starts, to have so many connections open.
+    """Allow this process, and each server it starts, to open this number of connections.
 
     Raises:
         BenchError: the system allows fewer.
@@ -237,7 +237,7 @@ def compare_commands(
         setting: the servers, cores, rounds and connections.
         seconds: the duration of a measurement.
         sizes: the sizes of keys and values.
-        items: how many other items are stored before.
+        items: number of other items stored beforehand.
         only: the names of the commands; empty for all.
         threads: the servers' threads or workers.
 
@@ -270,11 +270,11 @@ def measure_commands(
     sizes: Sizes,
     names: Sequence[str],
 ) -> list[Sample]:
-    """Measure commands on servers that run; see `compare_commands`.
+    """Measure commands on running servers; see `compare_commands`.
 
     Args:
         setting: the cores, rounds and connections.
-        servers: by their names, the one to compare with first.
+        servers: the servers by name, the reference server first.
         seconds: the duration of a measurement.
         sizes: the sizes of keys and values.
         names: the names of the commands.
@@ -285,7 +285,7 @@ def measure_commands(
     found = []
     table = commands(sizes)
     with pinned(setting.cores[1]):
-        for binary in (False, True):  # a connection speaks one protocol
+        for binary in (False, True):  # a connection uses only one protocol
             chosen = {
                 number: name
                 for number, (name, command) in enumerate(table.items())

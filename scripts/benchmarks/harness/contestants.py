@@ -118,7 +118,7 @@ def _memcached(path: str | None) -> Contestant:
     command = [program(path or "memcached", "memlite is compared with it"), "-t", "1"]
     said = subprocess.run([command[0], "-V"], capture_output=True, text=True).stdout.strip()
     if os.geteuid() == 0:
-        command += ["-u", "root"]  # which it requires of root
+        command += ["-u", "root"]  # required when run as root
     return Contestant("memcached", tuple(command), os.environ, said)
 
 
@@ -183,7 +183,7 @@ def describe_cpu() -> str:
 
 
 def introduce(parties: Sequence[Contestant]) -> None:
-    """Print what the figures depend on: the processor and the servers."""
+    """Print the conditions of the figures: the processor and the servers."""
     print(describe_cpu())
     for one in parties:
         print(f"{one.name}: {one.description}", flush=True)

@@ -66,7 +66,7 @@ class ResponseTimes:
 def compare_latency(setting: Setting, name: str) -> list[Measurement]:
     """Measure each server's capacity, then its response times at half of it, in each round.
 
-    The load is that of a scenario, by its name.
+    The load is that of the scenario `name`.
 
     Requests are due at random times (a Poisson process) that do not depend on the server's replies.
     Rounds take `ROUND_SECONDS` per server and measurement; their number follows from the total time
@@ -107,7 +107,7 @@ def rounds_that_count(measurements: Sequence[Measurement]) -> set[int]:
 
 
 def response_times(measurements: Sequence[Measurement]) -> list[ResponseTimes]:
-    """Return the medians of each server; the first is the one to compare with.
+    """Return the medians of each server; the first is the reference.
 
     If no round counts, all rounds are used.
     """

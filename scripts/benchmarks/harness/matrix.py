@@ -1,4 +1,4 @@
-"""What gets and sets cost with many sizes of values and keys, hit ratios, and connections."""
+"""The cost of gets and sets with many sizes, hit ratios, and numbers of connections."""
 
 import statistics
 from collections.abc import Sequence
@@ -23,20 +23,20 @@ _MOST: Final = 100_000_000  # bytes of all values
 _PER_SECOND: Final = 10_000
 _PER_CONNECTION: Final = 20
 _CONNECTIONS: Final = 11_000  # -c: of two loads, of which one may still be closing
-_SLOW: Final = 10_000  # bytes that take as long as everything else of an operation
+_SLOW: Final = 10_000  # bytes that take as long as the rest of an operation
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is stored, and who asks for it.
+    """A shape of load: the stored items and the requests.
 
     Attributes:
-        name: what is special about it.
+        name: its distinguishing property.
         value: bytes of a value.
         key: bytes of a key.
-        keys: the number of keys, of which one is chosen at random each time.
-        hits: of 100 keys, how many are stored.
-        connections: of the load generator; 0 for as many as the run has.
+        keys: the number of keys, chosen at random.
+        hits: how many of 100 keys are stored.
+        connections: the load generator's connections; 0 for the run's number.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Shape:
 
 
 def shapes(groups: Sequence[str], items: int) -> list[Shape]:
-    """Return the shapes of some of `GROUPS`; `items` are stored for those of connections."""
+    """Return the shapes of some of `GROUPS`; those of connections store `items` items."""
     keys = items or _KEYS
     found = {
         "values": [
@@ -78,7 +78,7 @@ class Entry:
         request: ``get`` or ``set``.
         server: a contestant's name.
         microseconds: processor time per operation.
-        peer: that of memcached.
+        peer: memcached's processor time per operation.
         efficiency: memcached's divided by the server's, within a round.
         rate_ratio: the throughput divided by memcached's, within a round.
     """
@@ -95,8 +95,8 @@ class Entry:
 def compare_matrix(setting: Setting, groups: Sequence[str], items: int) -> list[dict[str, Any]]:
     """Measure every shape on every server; return the samples.
 
-    Shapes that store items of other sizes have servers of their own. Connections are opened
-    outside of what is measured.
+    Shapes that store items of other sizes have servers of their own. Connections are opened outside
+    the measurement.
 
     Raises:
         BenchError: a server or the load generator failed.
@@ -129,7 +129,7 @@ def compare_matrix(setting: Setting, groups: Sequence[str], items: int) -> list[
 
 def _fill(setting: Setting, shape: Shape, servers: dict[str, Running]) -> None:
     keys = shape.keys * shape.hits // _ALL
-    # Many per write: ten million take long otherwise.
+    # Many per write: otherwise ten million take too long.
     pipeline = f"--pipeline={max(1, min(100, 100_000 // shape.value))}"
     for which, server in servers.items():
         progress(f"{which}: storing {keys:,} items")
@@ -174,7 +174,7 @@ def _rounds(
 def _measure(
     setting: Setting, server: Running, arguments: Sequence[str]
 ) -> tuple[int, dict[str, Any]]:
-    """Return nanoseconds of the server's processor time, and what the load generator printed."""
+    """Return the server's processor time in nanoseconds, and the load generator's output."""
     with connected(setting, server, arguments) as run:
         before = times(server.pid)
         printed = run()

@@ -1,4 +1,4 @@
-"""memtier_benchmark, which other people wrote, in the place of this repository's load generator."""
+"""memtier_benchmark, a third-party program, in place of this repository's load generator."""
 
 import json
 import subprocess
@@ -31,7 +31,7 @@ def options(load: Mapping[str, int]) -> list[str]:
 
 
 def as_load(printed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return memtier's results in the form of those of `loadgen.c`; each key is an operation."""
+    """Return memtier's results in the format of `loadgen.c`; each key is an operation."""
     found = printed["ALL STATS"]
     seconds = found["Runtime"]["Total duration"] / 1000
     gets = found["Gets"]

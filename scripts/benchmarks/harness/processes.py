@@ -116,7 +116,7 @@ def real_time() -> Iterator[bool]:
     processes by session. The kernel stops a real-time process that never sleeps for up to 50 ms of
     every second, so pause before that happens.
 
-    Yields whether this is permitted; it takes root.
+    Yields whether this is permitted, which requires root.
     """
     before = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
@@ -233,7 +233,7 @@ def resident(pid: int) -> int:
 
 
 def children(pid: int) -> list[int]:
-    """Return the processes that a process has started, and that still run."""
+    """Return the running child processes of a process."""
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         found += map(int, (task / "children").read_text("ascii").split())
@@ -271,7 +271,7 @@ def compile_loadgen(directory: Path) -> Path:
 def load(
     loadgen: Path, port: int, core: int, arguments: Sequence[str], *, background: bool = False
 ) -> dict[str, Any]:
-    """Run the load generator on `core`; return what it printed.
+    """Run the load generator on `core`; return its output.
 
     Args:
         loadgen: the compiled program.

@@ -72,7 +72,7 @@ def memcached_proxy(path: str) -> Proxy:
     """Return memcached's own proxy.
 
     Raises:
-        BenchError: the program is not there.
+        BenchError: the program does not exist.
     """
     found = program(path, "--memcached-proxy names a memcached that was built with its proxy")
 

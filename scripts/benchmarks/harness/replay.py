@@ -1,4 +1,4 @@
-"""Traces replayed against real servers, and what they miss and take with the same ``-m``."""
+"""Replays traces against real servers; counts misses and memory with the same ``-m``."""
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,14 +16,14 @@ __all__ = ["SERVERS", "Replay", "Request", "columns", "read_trace", "replay", "w
 Request = tuple[bytes, int]
 """A key, and the size of its value in bytes."""
 
-# What each column runs: the contestant by its name, and further options.
+# The server of each column: the contestant's name, and further options.
 SERVERS: Final = {
     "memcached": ("memcached", ()),
     "memlite, s3fifo": ("memlite", ("--eviction", "s3fifo")),
     "memlite, lru": ("memlite", ("--eviction", "lru")),
     "memlite -t 2": ("memlite", ("-t", "2")),
 }
-# Requests of different keys that are under way at the same time, as those of so many clients.
+# Requests for different keys in progress at the same time, as if from this number of clients.
 _WINDOW: Final = 32
 # Time of the request, number of the object, its size, and when it is requested again.
 _RECORD: Final = struct.Struct("<IQIq")
@@ -32,13 +32,13 @@ _REFUSED: Final = (b"SERVER_ERROR out of memory", b"SERVER_ERROR object too larg
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What one server made of a trace.
+    """The result of one server for a trace.
 
     Attributes:
-        misses: requests whose key was not there.
-        refused: values that it did not store, for lack of memory or because they are too large.
-        grown: bytes by which the memory of its process grew; 0 of one with workers, which are
-            started meanwhile, and whose table is as large as ``-m`` from the start.
+        misses: requests whose key was absent.
+        refused: values not stored, for lack of memory or because they are too large.
+        grown: bytes by which the memory of its process grew; 0 for a server with workers, which
+            start meanwhile and whose table has the size of ``-m`` from the start.
     """
 
     misses: int
@@ -63,7 +63,7 @@ def read_trace(file: Path) -> Iterator[Request]:
 
 
 def windows(requests: Iterable[Request]) -> Iterator[list[Request]]:
-    """Yield the requests in order, as many together as can be, but none of them twice."""
+    """Yield the requests in order, in groups as large as possible without repeated keys."""
     found: dict[bytes, int] = {}
     for key, size in requests:
         if len(found) == _WINDOW or key in found:
@@ -75,10 +75,10 @@ def windows(requests: Iterable[Request]) -> Iterator[list[Request]]:
 
 
 def replay(server: Running, requests: Iterable[Request]) -> Replay:
-    """Ask a server for each key, and store what it does not have.
+    """Get each key from a server, and store the keys it lacks.
 
     Raises:
-        BenchError: it replies with an error other than that a value is not stored.
+        BenchError: it replies with an error other than a refusal to store a value.
     """
     before = resident(server.pid)
     misses = refused = 0

@@ -8,7 +8,7 @@ from typing import Any, Final
 __all__ = ["Batch", "Command", "Sizes", "batch", "commands", "key_of", "store_of"]
 
 _KEY: Final = b"<key>"  # stands for the key
-_UNIQUE: Final = b"<cas unique>"  # stands for that of the key's item
+_UNIQUE: Final = b"<cas unique>"  # stands for the cas unique of the key's item
 _SMALLEST_KEY: Final = 10
 _LONGEST_KEY: Final = 250
 _NUMBER: Final = b"1000000000"
@@ -30,7 +30,7 @@ class Sizes:
     value: int = 100
 
     def fault(self) -> str:
-        """Return what is wrong with them; empty if nothing is."""
+        """Return the problem with the sizes; empty if there is none."""
         if not _SMALLEST_KEY <= self.key <= _LONGEST_KEY:
             return f"--key-size must be from {_SMALLEST_KEY} to {_LONGEST_KEY}"
         return "" if self.value > 0 else "--value-size must be positive"
@@ -42,15 +42,15 @@ class Command:
 
     Attributes:
         request: the request.
-        reply: what the server replies for a key that was stored; only the length counts. With a
-            ``<cas unique>``, which has any length, only the end counts.
-        before: a set that is sent first; empty for none.
-        again: whether that is necessary before each request.
+        reply: the reply for a stored key; only its length counts. With a ``<cas unique>``, whose
+            length varies, only the end counts.
+        before: a set to send first; empty for none.
+        again: whether the set is necessary before each request.
         hits: how many of 100 keys were stored.
-        miss: the reply for the others.
+        miss: the reply for the other keys.
         keys: keys per request, separated by spaces; each counts as one operation.
-        end: what follows the replies for all keys of a request.
-        last: a request that follows the others in each write.
+        end: the end of the replies to a request, after those for all keys.
+        last: a final request in each write.
         last_reply: the reply to it.
     """
 
@@ -67,7 +67,7 @@ class Command:
 
     @property
     def binary(self) -> bool:
-        """Whether it is one of the binary protocol."""
+        """Whether it is a command of the binary protocol."""
         return self.request[0] == 0x80
 
     @property
@@ -83,8 +83,8 @@ class Batch:
     Attributes:
         data: the requests.
         size: bytes of the replies.
-        operations: the number of keys they ask for.
-        end: if not empty, the size is not known, and each reply ends with this.
+        operations: the number of keys requested.
+        end: if not empty, the size is unknown, and each reply ends with this.
     """
 
     data: bytes
@@ -116,9 +116,9 @@ def batch(
     Args:
         command: the command.
         sizes: the sizes of keys and values.
-        number: a number of the command below 100, by which its keys differ from those of others.
+        number: a number below 100 that distinguishes the command's keys from those of others.
         first: the number of the first key.
-        requests: how many.
+        requests: the number of requests.
         uniques: the cas uniques of all keys, for a command that sends them.
     """
     found = len(command.reply.replace(_KEY, bytes(sizes.key)))

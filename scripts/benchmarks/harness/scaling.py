@@ -1,4 +1,4 @@
-"""What measurements of servers with several threads say of machines with more cores."""
+"""Predictions for machines with more cores, from measurements with several threads."""
 
 import math
 import statistics
@@ -11,9 +11,9 @@ from harness.workers import Sample
 __all__ = ["CORES", "Row", "Scaling", "rows", "scalings"]
 
 CORES: Final = (4, 8, 16)
-"""The machines that throughput is derived for."""
+"""The numbers of cores for which throughput is predicted."""
 
-_FEWEST: Final = 3  # numbers of threads that the law needs
+_FEWEST: Final = 3  # numbers of threads that the fit needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Scaling:
 
 
 def rows(samples: Sequence[Sample]) -> list[Row]:
-    """Return the medians; the first server is the one to compare with."""
+    """Return the medians; the first server is the reference."""
     costs = {_key(one): one.microseconds for one in samples}
     peer, least = samples[0].server, min(one.threads for one in samples)
     groups: dict[tuple[str, str, int], list[Sample]] = {}
@@ -91,7 +91,7 @@ def _key(sample: Sample) -> tuple[str, int, str, int]:
 
 
 def scalings(samples: Sequence[Sample]) -> list[Scaling]:
-    """Fit the law to each server under each load; without three numbers of threads, to none.
+    """Fit the law to each server under each load, if there are three numbers of threads.
 
     N cores that are all busy carry out N / c(N) operations a second, if N workers take c(N) seconds
     of processor time for one: that is the throughput of the law, so that

@@ -37,7 +37,7 @@ class Setting:
         rounds: the number of measurements of each server.
         seconds: the duration of a measurement.
         connections: the connections of the load generator.
-        memtier: memtier_benchmark, which generates the load of `SCENARIOS` then; "" for `loadgen`.
+        memtier: memtier_benchmark, if it is to generate the load of `SCENARIOS`; "" for `loadgen`.
     """
 
     contestants: Sequence[Contestant]
@@ -148,7 +148,7 @@ class Measurement:
 
 
 def _generate(setting: Setting, port: int, arguments: Sequence[str]) -> dict[str, Any]:
-    """Run the load generator that was chosen."""
+    """Run the chosen load generator."""
     core = setting.cores[1]
     if setting.memtier:
         own = [one for one in arguments if not one.startswith("--seed=")]
@@ -163,7 +163,7 @@ def _loads(setting: Setting, name: str) -> tuple[list[str], list[str]]:
         common = [f"--connections={setting.connections}", *scenario.arguments()]
         return [*common, "--prefill"], [*common, f"--seconds={setting.seconds}"]
     options = memtier.options(scenario.options())
-    # Each key once, by all connections together. It takes whole seconds only.
+    # Each key once, spread over all connections. memtier accepts only whole seconds.
     fill = [*options[1:5], "--ratio=1:0", "--key-pattern=P:P", "--requests=allkeys"]
     return fill, [
         *options,
@@ -234,7 +234,7 @@ class Cost:
 
 
 def costs(measurements: Sequence[Measurement]) -> list[Cost]:
-    """Return a scenario's medians for each server; the first is the one to compare with."""
+    """Return a scenario's medians for each server; the first is the reference."""
     by_server: dict[str, list[Measurement]] = {}
     for one in sorted(measurements, key=lambda one: one.round):
         by_server.setdefault(one.server, []).append(one)

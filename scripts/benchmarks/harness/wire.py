@@ -44,7 +44,7 @@ class Wire:
         return self.line()
 
     def lines(self, command: bytes) -> list[bytes]:
-        """Send a command with a reply of several lines; return those before ``END``."""
+        """Send a command with a reply of several lines; return the lines before ``END``."""
         found = []
         line = self.ask(command)
         while line != b"END":
@@ -60,7 +60,7 @@ class Wire:
         return dict(line.decode().split(" ", 2)[1:] for line in lines)
 
     def keys(self, keys: Sequence[bytes]) -> set[bytes]:
-        """Get keys in one request; return those that were there.
+        """Get keys in one request; return the keys that were found.
 
         Raises:
             BenchError: the reply is not one to a get.

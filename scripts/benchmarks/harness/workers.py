@@ -34,10 +34,10 @@ class Load:
     """A kind of load.
 
     Attributes:
-        requests: what is asked for.
-        connections: of the load generator; 0 for as many as the run has.
+        requests: the requests.
+        connections: the load generator's connections; 0 for the run's number.
         absent: whether all gets are misses.
-        skew: the exponent of Zipf's law by which keys are chosen.
+        skew: the exponent of Zipf's law for the choice of keys.
     """
 
     requests: Scenario
@@ -90,7 +90,7 @@ class Sample:
         seconds: the processor time of all its processes and threads.
         busiest: the processor time of the busiest thread or worker, divided by the mean of
             `threads` of them.
-        operations: what it has carried out.
+        operations: number of operations carried out.
         rate: operations per second.
     """
 
@@ -119,13 +119,13 @@ def compare_threads(
 ) -> list[Sample]:
     """Measure every load on every server with each number of threads, in rounds.
 
-    All servers run on one core, so that the figure is what N workers cost, and not what they wait
-    for. Connections are made and closed outside of what is measured.
+    All servers run on one core, so that the figure is the cost of N workers rather than their
+    waiting time. Connections are opened and closed outside the measurement.
 
     Args:
         setting: the settings of the run.
         threads: the numbers of threads.
-        names: of `LOADS`.
+        names: names in `LOADS`.
         seconds: the duration of a measurement.
 
     Raises:
@@ -184,7 +184,7 @@ def _measure(
 def connected(
     setting: Setting, where: Running, arguments: Sequence[str]
 ) -> Iterator[Callable[[], dict[str, Any]]]:
-    """Connect the load generator; yield what runs it once and returns what it has printed."""
+    """Connect the load generator; yield a function that runs it once and returns its output."""
     command = [str(setting.loadgen), f"--port={where.port}", "--hold", *arguments]
     with pinned(setting.cores[1]):
         process = subprocess.Popen(
@@ -225,7 +225,8 @@ def connected(
 def times(pid: int) -> dict[int, int]:
     """Return the processor time of each child of a server, or else of each of its threads.
 
-    It is in nanoseconds, by process or thread ID; that of a server with children is one of them.
+    It is in nanoseconds, by process or thread ID; a server with children is included as one of
+    them.
     """
     workers = children(pid)
     if not workers:

@@ -1,6 +1,6 @@
 """Run a library's own tests against a server: own_suite.py LIBRARY FOLDER HOST PORT.
 
-FOLDER has the source distribution, unpacked. With TRY_BEHIND=proxy in the environment, the
+FOLDER contains the unpacked source distribution. With TRY_BEHIND=proxy in the environment, the
 server is a proxy. Prints a line for each test; exits with 1 if one failed.
 """
 
@@ -28,7 +28,7 @@ class Suite:
     """A library's tests.
 
     Attributes:
-        arguments: of pytest, given the host and the port.
+        arguments: returns pytest's arguments, given the host and the port.
         prepare: changes files in the folder, given the port.
         of_nodes: tests that a proxy cannot pass.
     """
@@ -71,7 +71,7 @@ SUITES = {
     "pylibmc": Suite(
         lambda _host, _port: ["tests"],
         _prepare_pylibmc,
-        # They store an item under the key by which a proxy lists its nodes.
+        # They store an item under the key with which a proxy lists its nodes.
         of_nodes=["test_autoconf", "test_autoconf_only_cname", "test_no_autoconf"],
     ),
     "python-memcached": Suite(lambda _host, _port: ["tests"], _prepare_python_memcached),

@@ -1,7 +1,7 @@
-/* Which keys the next commands have, for whoever looks ahead. */
+/* Finding the keys of the next commands, to look ahead. */
 
-/* Finds keys of the next commands of the text protocol, `most` of them. `at` is where one begins, or a key of a get or gat;
-`looked` is how far it came. */
+/* Finds keys of the next commands of the text protocol, at most `most` commands. `at` is where a command begins, or a key of
+a get or gat; `looked` is set to where the search ended. */
 static int find_keys(Word *keys, const char *at, const char *end, Py_ssize_t most, int in_get, const char **looked) {
     int count = 0;
     for (; most > 0 && at < end && count < AHEAD; most--) {
@@ -59,7 +59,7 @@ static int find_packet_keys(Word *keys, const char *at, const char *end, Py_ssiz
     return count;
 }
 
-/* Whether there may be more than one command: cheap for the one that usually arrives. */
+/* Whether there may be more than one command: cheap in the usual case of a single one. */
 static int may_be_several(const char *at, const char *end, int binary) {
     if (binary) return end - at > HEADER && end - at - HEADER > body_of((const unsigned char *)at);
     const char *newline = memchr(at, '\n', end - at - 1);

@@ -2,15 +2,15 @@
 
 enum { GROWS = DONE + 20 };
 
-/* Adds to the number that an item has, or subtracts: its digits, of the length that GROWS adds if they take more room;
-STOP for what else it may be. */
+/* Adds to an item's number, or subtracts from it. Writes the new digits; if they take more room, returns GROWS plus their
+length. STOP for any other value. */
 static int count_of_item(const View *v, u64 delta, int down, u64 *number, char *digits) {
     const char *stored = value_at(v), *end = v->at + v->size - AFTER_VALUE, *at = stored;
     if (end - stored > SAFE_DIGITS) return STOP;
     u64 found = 0;
     for (; at < end && *at >= '0' && *at <= '9'; at++) found = found * 10 + (u64)(*at - '0');
     if (at == stored) return STOP;
-    while (at < end && *at == ' ') at++;  /* they follow a number that was longer */
+    while (at < end && *at == ' ') at++;  /* left over from a number with more digits */
     if (at < end) return STOP;
     if (down) found = found > delta ? found - delta : 0;
     else if (__builtin_add_overflow(found, delta, &found)) return STOP;
@@ -20,7 +20,7 @@ static int count_of_item(const View *v, u64 delta, int down, u64 *number, char *
     return DONE;
 }
 
-/* Whether an item is certainly no number, because of what its value begins with. */
+/* Whether an item is certainly no number, judging by the first byte of its value. */
 static int is_no_number(const View *v) {
     const char *at = value_at(v);
     if (at == v->at + v->size - AFTER_VALUE) return 1;

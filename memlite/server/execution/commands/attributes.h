@@ -4,7 +4,7 @@ static inline int put(PyObject *owner, const Field *field, PyObject *value) {
     return set_new(owner, field, Py_NewRef(value)) ? ERROR : DONE;
 }
 
-/* A number; -1 may stand for an error. The usual ones need no call. */
+/* The value of a number; -1 may stand for an error. Small ones need no call. */
 static inline long long read_long(PyObject *value) {
 #if PY_VERSION_HEX >= 0x030C0000
     if (PyLong_CheckExact(value) && PyUnstable_Long_IsCompact((PyLongObject *)value))
@@ -32,7 +32,7 @@ static inline int put_new(PyObject *owner, const Field *field, PyObject *value) 
     return set_new(owner, field, value) ? ERROR : DONE;
 }
 
-/* Whether nobody else has what an attribute has, so that it may be changed in place: nobody sees that. */
+/* Whether an attribute has the only reference to its value, so that the value may be changed in place unnoticed. */
 static inline int is_alone(PyObject *value) {
 #ifdef Py_GIL_DISABLED
     (void)value;
@@ -42,7 +42,7 @@ static inline int is_alone(PyObject *value) {
 #endif
 }
 
-/* Changes a number in place: 1 if that is done. It is one that is never shared, and takes the same room as before. */
+/* Changes a number in place; 1 if done. It must be one that Python never shares, and take the same room as before. */
 static inline int renumbered(PyObject *value, long long number) {
     enum { MOST_SHARED = 256 };
     if (!is_alone(value) || !PyLong_CheckExact(value) || number <= MOST_SHARED || number >> PyLong_SHIFT > (long long)PyLong_MASK) return 0;
@@ -64,7 +64,7 @@ static inline int renumbered(PyObject *value, long long number) {
 #endif
 }
 
-/* Gives an attribute another number. */
+/* Sets an attribute to a number. */
 static inline int put_number(PyObject *owner, const Field *field, long long number) {
     PyObject *value = field->at < 0 ? NULL : *(PyObject **)((char *)owner + field->at);
     if (value && renumbered(value, number)) return DONE;

@@ -44,10 +44,10 @@ static void append_big(Runner *r, u64 number, int size) {
     r->reply_size += size;
 }
 
-/* Whether what succeeds is not answered. */
+/* Whether a successful command has no reply. */
 static inline int is_quiet(int opcode) { return opcode >= OP_SETQ && opcode <= OP_PREPENDQ; }
 
-/* The reply to a change of an item, which gets a cas unique to show. */
+/* Appends the reply to a change of an item, to which it assigns a cas unique if necessary. */
 static inline int succeed(Runner *r, const Packet *p, View *v) {
     if (is_quiet(p->opcode)) return DONE;
     if (!v->unique && assign(r, v, 0) < 0) return ERROR;
@@ -64,7 +64,7 @@ static int fail(Runner *r, const Packet *p, int status) {
     return DONE;
 }
 
-/* The reply to a get, or a get and touch, without an item. */
+/* Appends the reply to a get, or a get and touch, that found no item. */
 static int binary_miss(Runner *r, const Packet *p, int quiet, int with_key) {
     if (quiet) return DONE;
     if (!with_key) return fail(r, p, NO_SUCH_KEY);
@@ -73,7 +73,7 @@ static int binary_miss(Runner *r, const Packet *p, int quiet, int with_key) {
     return DONE;
 }
 
-/* The reply to one with it; there is room. */
+/* Appends the reply to one that found an item; there must be room. */
 static inline int binary_hit(Runner *r, const Packet *p, View *v, int with_key) {
     if (!v->unique && assign(r, v, 0) < 0) return ERROR;
     const char *begin = value_at(v);
@@ -158,7 +158,7 @@ static int binary_delete(Runner *r, const Packet *p, const View *v, int known) {
     return DONE;
 }
 
-/* Takes a packet apart; STOP if it is not complete, has no key or a long one, or is none. */
+/* Splits a packet into its parts; STOP if it is incomplete or invalid, or has no key or one that is too long. */
 static int read_packet(const char *start, const char *end, Packet *p, const char **after) {
     if (end - start < HEADER || (unsigned char)*start != 0x80) return STOP;
     Py_ssize_t key = (Py_ssize_t)read_big(start + 2, 2), extras = (unsigned char)start[4], body = (Py_ssize_t)read_big(start + 8, 4);

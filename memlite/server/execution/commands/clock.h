@@ -1,6 +1,6 @@
 /* The time, and when items expire. */
 
-/* Learns what a clock has of which the class is `Clock`: the time is the sum of two attributes then. */
+/* Looks up the attributes of a clock whose class is `Clock`: the time is then the sum of two of them. */
 static int know_clock(Runner *r) {
     PyObject *module = PyImport_ImportModule("memlite.core.clock"), *type = module ? PyObject_GetAttrString(module, "Clock") : NULL;
     Py_XDECREF(module);
@@ -11,7 +11,7 @@ static int know_clock(Runner *r) {
     return failed ? ERROR : DONE;
 }
 
-/* A clock may be injected, but it changes nothing: what is borrowed stays valid. */
+/* The clock may be an injected one, but it changes nothing: borrowed references stay valid. */
 static int now(Runner *r) {
     if (r->timed) return DONE;
     PyObject *time, *offset = NULL;

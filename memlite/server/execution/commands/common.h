@@ -1,23 +1,23 @@
-/* What all commands have in common: outcomes, limits, words of a line, and what is counted. */
+/* Definitions shared by all commands: outcomes, limits, words of a line, and counters. */
 
 enum { FREQUENCY = 3, FETCHED = 4, MAIN = 8, FULL = 16, MASK = 31, FRESH = FREQUENCY | MAIN };  /* item.py */
-/* What functions return, also those that check or look for something. ERROR: with one of Python. STOP: nothing was changed;
+/* Results of functions, including checks and lookups. ERROR: a Python exception is set. STOP: nothing was changed, and
 the counterpart in Python has to carry out the command. DONE: go on. ABSENT: there is no item. */
 enum { ERROR = -1, STOP, DONE, ABSENT };
 enum { LONGEST_KEY = 250, MOST_WORDS = 12, MOST_KEYS = 256, SAFE_DIGITS = 19, SMALL_OBJECT = 512 };
-/* Bytes of a plain item with its place in a queue, what a full one takes in addition, and a number. */
+/* Bytes of a plain item with its place in a queue, the extra bytes of a full one, and the bytes of a number. */
 enum { PLAIN_SIZE = 48 + 8, FULL_MORE = 16, NUMBER_SIZE = 32, PLACE = 8 };
 enum { META_FLAGS_SIZE = 160, STATE_BITS = 5 };
 enum { EVICTED_EXTRA = 16 * 1024, LARGE = 64 * 1024 };  /* bytes; table.py */
 enum { TO_MAIN = 2 };  /* s3fifo.py */
 enum { GHOST_WIDTH = 4, GHOST_DEPTH = 16, GHOST_STRIDE = GHOST_WIDTH * GHOST_DEPTH };  /* of fingerprints; ghost.py */
-#define MOST_REPLIES ((Py_ssize_t)128 * 1024)  /* bytes of replies that are copied; more are left as they are */
+#define MOST_REPLIES ((Py_ssize_t)128 * 1024)  /* bytes of replies that are copied; larger ones are not */
 #define MONTH 2592000u  /* seconds: a longer exptime is a point in time */
 #define AFTER_VALUE 7  /* bytes: "\r\nEND\r\n" */
 #define END_SIZE 5
 #define HEADER 24
 
-#define NOT_INLINE __attribute__((noinline))  /* what is rarely needed, so that the rest is fast */
+#define NOT_INLINE __attribute__((noinline))  /* for code that is rarely needed, to keep the rest fast */
 
 typedef unsigned long long u64;
 typedef struct { const char *at; Py_ssize_t size; } Word;
@@ -35,7 +35,7 @@ static inline int asks_for_nodes(Word key) { return key.size == 25 && !memcmp(ke
 enum { COUNTERS(INDEX) COUNTED };
 static const char *const COUNTER_NAMES[] = {COUNTERS(NAME)};
 
-/* GENERAL is added where the counterpart has no shortcut: items that have more than a value are stored anew, and what is
-found where items are shared counts as used. */
+/* GENERAL is added where the counterpart has no shortcut: items with more than a value are then replaced, and an item
+found in a shared table counts as used. */
 enum Mode { SET, ADD, REPLACE, APPEND_TO, PREPEND_TO, CAS, GENERAL };
 enum { STORED = DONE, NOT_STORED = DONE + 10, EXISTS, NOT_FOUND };

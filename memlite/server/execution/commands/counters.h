@@ -1,4 +1,4 @@
-/* What commands count. It is added to the counters of the server when a run ends. */
+/* Counts made by commands. They are added to the server's counters when a run ends. */
 
 static inline void count_of(Runner *r, int which, long long more) {
     r->count[which] += more;

@@ -1,4 +1,4 @@
-/* Items in the form of the reply to a get, in which they are kept: its parts, and how it is written. */
+/* Items are kept in the form of the reply to a get: reading its parts, and writing it. */
 
 static const char *value_at(const View *v) {
     return (const char *)memchr(v->at, '\n', v->size) + 1;

@@ -32,8 +32,8 @@ static int is(Word word, const char *text, Py_ssize_t size) {
 }
 #define IS(word, text) is(word, text, sizeof text - 1)
 
-/* The words of a line up to `most`, with single spaces between them; STOP if it is not complete, ends in
-another way, has more, or has other control characters. `after` is where the next line begins. */
+/* Reads the words of a line, at most `most`, with single spaces between them; STOP if the line is incomplete, does not
+end in CRLF, or has more words or other control characters. `after` is set to where the next line begins. */
 static int read_words(const char *at, const char *end, Word *words, int most, const char **after) {
     int count = 0;
     for (;;) {
@@ -49,7 +49,7 @@ static int read_words(const char *at, const char *end, Word *words, int most, co
     return count;
 }
 
-/* The value after a storage command's line; STOP if it is not there, too large, or ends in another way. */
+/* Reads the value after a storage command's line; STOP if it is incomplete, too large, or not followed by CRLF. */
 static int read_value(Runner *r, Word digits, const char **after, const char *end, Word *value) {
     long long size = read_number(digits);
     if (size < 0 || size > r->safe_size || size + 2 > end - *after) return STOP;

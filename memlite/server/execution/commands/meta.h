@@ -1,6 +1,6 @@
 /* Meta commands. */
 
-/* Appends the opaque and the key, as far as they are asked for, in order: see `_echo`. */
+/* Appends the opaque and the key, where requested, in the order of the flags: see `_echo`. */
 static void echo(Runner *r, Word *flags, int count, Word key) {
     for (int i = 0; i < count; i++) {
         char flag = flags[i].at[0];
@@ -11,8 +11,8 @@ static void echo(Runner *r, Word *flags, int count, Word key) {
     }
 }
 
-/* Checks the flags: each once, those in `letters` alone, those in `valued` with something after them. Returns
-the set of the letters, as bits from '@' on; 0 for others, which the counterpart takes. */
+/* Checks the flags: each once, those in `letters` without a value, those in `valued` with one. Returns the set of
+letters, as bits from '@' on; 0 for any other flags, which are left to the counterpart. */
 static u64 read_flags(Word *flags, int count, const char *letters, const char *valued) {
     u64 seen = 1;
     for (int i = 0; i < count; i++) {
@@ -28,12 +28,12 @@ static u64 read_flags(Word *flags, int count, const char *letters, const char *v
 #define HAS(seen, flag) ((seen) >> ((flag) - '@') & 1)
 #define BIT(flag) ((u64)1 << ((flag) - '@'))
 
-/* What few mgs ask for: to touch, or whether to recache, with times that are -1 if they are not given; and how the item
-was used before. */
+/* Rarely requested parts of an mg: touching and recaching, with times that are -1 if not given, and how the item had been
+used. */
 typedef struct { long long touch, recache, idle; int recache_first, fetched; } Rare;
 #define RARE (BIT('T') | BIT('N') | BIT('R') | BIT('u') | BIT('h') | BIT('l'))
 
-/* Reads these flags; STOP for others than usual. */
+/* Reads these flags; STOP for unusual values. */
 static NOT_INLINE int read_rare(Word *flags, int count, u64 seen, Rare *rare) {
     *rare = (Rare){.touch = -1, .recache = -1};
     for (int i = 0; i < count; i++) {
@@ -62,7 +62,7 @@ static int check_no_winner(Runner *r, const View *v, const Rare *rare) {
     return expires && (long long)expires < (long long)soon ? STOP : DONE;
 }
 
-/* Touches or uses an item as it is asked for, and makes room for the reply. */
+/* Touches or uses an item as requested, and makes room for the reply. */
 static NOT_INLINE int use_rare(Runner *r, View *v, u64 seen, Rare *rare) {
     int done = now(r);
     if (done != DONE) return done;
@@ -140,7 +140,7 @@ static int meta_get(Runner *r, Word *words, int count) {
     return DONE;
 }
 
-/* The mode of an ms; -1 for one that the counterpart takes. With `compared`, it is that of a cas. */
+/* The mode of an ms; -1 for one left to the counterpart. With `compared`, it is CAS. */
 static NOT_INLINE int mode_of(Word letter, int compared) {
     static const char letters[] = "SERAP";
     static const char modes[] = {SET, ADD, REPLACE, APPEND_TO, PREPEND_TO};
@@ -170,7 +170,7 @@ static int meta_set(Runner *r, Word *words, int count, const char **after, const
         }
     }
     int mode = !count ? SET : mode_of(mode_letter, HAS(seen, 'C') != 0);
-    if (mode < 0 || (mode == CAS && HAS(seen, 'I'))) return STOP;  /* what is older may be stored as stale */
+    if (mode < 0 || (mode == CAS && HAS(seen, 'I'))) return STOP;  /* an older value may be stored as stale */
     View v;
     int outcome = read_value(r, words[2], after, end, &value);
     if (outcome == DONE) outcome = store(r, count ? mode + GENERAL : mode, &v, words[1], client_flags, value, (u64)compared, exptime);
@@ -192,7 +192,7 @@ static int meta_set(Runner *r, Word *words, int count, const char **after, const
     return ANSWER(r, "\r\n");
 }
 
-/* Removes an item, marks it as stale, or finds that its cas unique is another: STORED, EXISTS, or what went wrong. */
+/* Removes an item or marks it as stale: STORED; EXISTS if its cas unique differs; or an error. */
 static int meta_remove(Runner *r, View *v, u64 seen, long long exptime, u64 compared) {
     if (HAS(seen, 'C')) {
         int done = assign(r, v, compared);
@@ -230,10 +230,10 @@ static int meta_delete(Runner *r, Word *words, int count) {
     return ANSWER(r, "\r\n");
 }
 
-/* What an ma asks for. */
+/* The request of an ma. */
 typedef struct { long long delta, initial, vivify, touch, made_with; int down; } Counting;
 
-/* Reads it; STOP for others than usual. */
+/* Reads the flags of an ma; STOP for unusual values. */
 static NOT_INLINE int read_counting(Word *flags, int count, Counting *c) {
     for (int i = 0; i < count; i++) {
         Word rest = {flags[i].at + 1, flags[i].size - 1};
@@ -255,7 +255,7 @@ static NOT_INLINE int read_counting(Word *flags, int count, Counting *c) {
 
 static int meta_count(Runner *r, Word *words, int count) {
     Word key = words[1], *flags = words + 2;
-    /* Others are none for which the counterpart has a shortcut, and which note fewer uses where items are shared. */
+    /* Only for these forms, the counterpart has a shortcut, which records fewer uses where items are shared. */
     int usual = count == 2 || (count == 3 && IS(words[2], "v"));
     count -= 2;
     u64 seen = read_flags(flags, count, "vqkct", "ODMNJT"), number;

@@ -1,4 +1,4 @@
-/* Replies of a run, which are collected in one place. */
+/* Replies of a run, collected in one buffer. */
 
 static int flush_replies(Runner *r) {
     if (!r->reply_size) return DONE;
@@ -9,7 +9,7 @@ static int flush_replies(Runner *r) {
     return failed ? ERROR : DONE;
 }
 
-/* Room for a reply of `size` bytes, at r->reply + r->reply_size; STOP if it is too large to be copied. */
+/* Makes room for a reply of `size` bytes at r->reply + r->reply_size; STOP if it is too large to be copied. */
 static int make_room(Runner *r, Py_ssize_t size) {
     Py_ssize_t needed = r->reply_size + size;
     if (needed <= r->reply_room) return DONE;

@@ -1,4 +1,4 @@
-/* Commands of the text protocol; its gets are in what knows the items. */
+/* Commands of the text protocol, except gets, which depend on how items are stored. */
 
 static int answer_stored(Runner *r, int outcome) {
     switch (outcome) {
@@ -67,7 +67,7 @@ static void append_view(Runner *r, const View *v, int uniques) {
     } else append(r, v->at, size);
 }
 
-/* What was found for a key of a gat of several. */
+/* The item found for one key of a gat of several keys. */
 typedef struct { View v; int known; Name name; } Found;
 
 /* Looks up the keys of a gat, and makes room for the reply; nothing is changed. */
@@ -88,8 +88,8 @@ static int find_to_touch(Runner *r, const Word *keys, int count, const char *end
     return done == DONE ? make_room(r, room + ROOM_TO_TOUCH) : done;
 }
 
-/* Makes an item that was found before the last one again; it is looked up if its key comes twice, as it may be another
-by then. */
+/* Makes an item that was found before the last one looked up again; if its key comes twice, it is looked up once more, as
+it may have been replaced by then. */
 static int return_to(Runner *r, const Word *keys, Found *found, int which) {
     if (!NAMES_LAST) return look(r, keys[which], &found[which].v);
     for (int i = 0; i < which; i++) {
@@ -108,7 +108,7 @@ static NOT_INLINE int text_gats(Runner *r, int uniques, Word *words, int count, 
     count -= 2;
     int done = find_to_touch(r, words, count, end, found);
     if (done != DONE) return done;
-    if (count > 1 && exptime > MONTH) {  /* a key that comes again may have expired */
+    if (count > 1 && exptime > MONTH) {  /* a key that occurs twice may have expired */
         if (now(r) < 0) return ERROR;
         if ((double)exptime <= r->now) return STOP;
     }
@@ -126,7 +126,7 @@ static NOT_INLINE int text_gats(Runner *r, int uniques, Word *words, int count, 
         APPEND(r, "END\r\n");
         return DONE;
     }
-    /* Another process was faster: the counterpart touches all of them once more, and counts that. */
+    /* Another process was faster: the counterpart touches all of them again, and counts that. */
     r->count[N_cmd_touch] = all;
     r->count[N_touch_hits] = hits;
     r->count[N_touch_misses] = misses;
@@ -160,7 +160,7 @@ static int text_delete(Runner *r, Word *words, int count) {
 
 #define COMMAND(first, second) ((first) << 8 | (second))
 
-/* Carries out the command at `start`; `after` is where the next one begins then. */
+/* Carries out the command at `start`; `after` is set to where the next one begins. */
 static int text_command(Runner *r, const char *start, const char *end, const char **after) {
     if (end - start > 6 && !memcmp(start, "get", 3)) {
         if (start[3] == ' ') return text_get(r, start, start + 4, end, 0, after);

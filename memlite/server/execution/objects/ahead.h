@@ -1,13 +1,13 @@
-/* Looking ahead. What commands need lies anywhere in memory, and a processor waits for each piece of it as long as for
-a hundred instructions. Therefore the keys of the next commands are looked for first, and of each of them the place in
-the index, the entry there, the item and its value are fetched into the cache, step by step for all of them at once. commands/ahead.h finds the keys.
+/* Looking ahead. The data of a command is scattered in memory, and each cache miss costs as much as a hundred
+instructions. Therefore, commands/ahead.h finds the keys of the next commands first; then, for each key, the place in the
+index, the entry there, the item and its value are prefetched, step by step for all keys at once.
 
-Nothing depends on it: what is found is neither kept nor believed, apart from the hashes, which are those that `look`
-would take. A key that is guessed wrongly costs time. */
+Nothing depends on the result: it is neither kept nor relied on, apart from the hashes, which `look` would compute
+anyway. A wrongly guessed key only costs time. */
 
 enum { FEW = 10000 };  /* items that are in the cache anyway */
 
-/* Whether the table has so many items that looking ahead pays. */
+/* Whether the table has enough items for looking ahead to pay off. */
 static int has_many(Runner *r) {
     if (!dicts_known) return 0;
     Py_ssize_t several = PyList_GET_SIZE(r->dicts);

@@ -1,4 +1,4 @@
-/* Changes of items that are there: numbers, expiries and removal. */
+/* Changes of existing items: numbers, expiries and removal. */
 
 static int counted(Runner *r, int down) {
     if (down) COUNT(r, decr_hits);
@@ -6,7 +6,7 @@ static int counted(Runner *r, int down) {
     return DONE;
 }
 
-/* Stores a number that takes more room: it is another value then; see `Engine._count`. */
+/* Stores a number that takes more room, which counts as a new value; see `Engine._count`. */
 static int count_with_room(Runner *r, View *v, Word digits, int down) {
     Word key = {v->at + 6, PyBytes_GET_SIZE(r->line) - 6};
     PyObject *wire = frame(key, flags_of(v, key.size), digits, (Word){"", 0});
@@ -27,7 +27,7 @@ static int count_in_place(Runner *r, View *v, u64 delta, int down, u64 *number) 
     PyObject *wire = v->wire;
     int alone = is_alone(wire);
     if (!alone && !(wire = PyBytes_FromStringAndSize(v->at, v->size))) return ERROR;
-    /* It is the same item, which has been fetched if it had been. */
+    /* It stays the same item, and counts as fetched if it did before. */
     if (v->bits & FETCHED) state = PyList_GET_ITEM(r->read, v->bits & (FRESH | FULL));
     if (alone && put(v->item, &r->state, state) < 0) return ERROR;
     if (alone) set_hash(wire, -1);
@@ -53,7 +53,7 @@ static int count_miss(Runner *r, int down) {
     return done;
 }
 
-/* Gives an item another expiry; see `update_metadata`. A plain item becomes a full one. The view keeps the old one. */
+/* Changes the expiry of an item; see `update_metadata`. A plain item becomes a full one. The view keeps the old expiry. */
 static inline int renew(Runner *r, View *v, PyObject *state, double expires) {
     if (!(v->bits & FULL)) {
         if (!expires) return DONE;
@@ -77,7 +77,7 @@ static int retime(Runner *r, View *v, long long exptime) {
     return put(v->item, &r->state, state);
 }
 
-/* Counts, and gives the item another expiry unless that is NULL. */
+/* Counts, and changes the item's expiry unless that is NULL. */
 static int count_in_general(Runner *r, View *v, u64 delta, int down, u64 *number, const double *expires) {
     int done = count_in_place(r, v, delta, down, number);
     return done == DONE && expires ? renew(r, v, NULL, *expires) : done;
@@ -85,7 +85,7 @@ static int count_in_general(Runner *r, View *v, u64 delta, int down, u64 *number
 
 enum { MARKS_STALE = 1, REMOVES_ON_CONDITION = 1 };
 
-/* Makes an item stale: it has no cas unique then, but flags of meta; see `MetaEngine.remove`. */
+/* Marks an item as stale: it then has meta flags but no cas unique; see `MetaEngine.remove`. */
 static int mark_stale(Runner *r, View *v, double expires) {
     int full = Py_TYPE(v->item) == (PyTypeObject *)r->full_type;
     if (renew(r, v, NULL, expires) < 0) return ERROR;
@@ -96,7 +96,7 @@ static int mark_stale(Runner *r, View *v, double expires) {
     return resize(r, v->bits, more, 1);
 }
 
-/* The same for an item that was made stale here before; without an exptime, which is -1 then, nothing changes. */
+/* The same for an item that was marked as stale here before; if the exptime is -1 (none), nothing changes. */
 static int mark_again(Runner *r, Word key, long long exptime) {
     if (key.size < 1 || key.size > LONGEST_KEY) return STOP;
     PyObject *item = PyDict_GetItemWithError(dict_of(r, r->line), r->line);
@@ -131,7 +131,7 @@ static int delete_miss(Runner *r) {
     return done;
 }
 
-/* Removes an item; see `ItemTable.remove`. If the places that removed items leave are many, the table frees some. */
+/* Removes an item; see `ItemTable.remove`. If removed items have left many places in queues, the table frees some. */
 static int delete_item(Runner *r, const View *v) {
     PyObject *line = r->line;
     if (r->usual_table && (learn(r, N__left_bytes) < 0 || learn(r, N__left_limit) < 0)) return ERROR;

@@ -1,6 +1,6 @@
-/* Where an entry lies in a dict. A dict finds a key by calls that compare any objects, and does not tell which object it
-has as the key; here both are looked at directly. How dicts are laid out is CPython's own business: `knows_dicts` tries it
-with one, and what follows is used only if that is found there as it should be. Dicts are changed by their own functions alone. */
+/* The location of an entry in a dict. A dict looks keys up by calls that compare arbitrary objects, and does not reveal its
+own key object; here both are read directly. The layout of dicts is internal to CPython: `knows_dicts` checks it on a sample,
+and the functions below are used only if the check succeeds. Dicts are changed only by their own functions. */
 
 /* A dict's keys, as in Python 3.11 to 3.14 with its lock. */
 typedef struct {
@@ -16,7 +16,7 @@ enum { EMPTY = -1, REMOVED = -2 };  /* instead of the number of an entry */
 #if defined Py_GIL_DISABLED || defined UNKNOWN_DICTS  /* the latter for tests */
 static int dicts_known = 0;
 #else
-static int dicts_known = -1;  /* until it has been tried */
+static int dicts_known = -1;  /* until it has been checked */
 #endif
 
 static inline const Keys *keys_of(PyObject *dict) { return (const Keys *)((PyDictObject *)dict)->ma_keys; }
@@ -63,7 +63,7 @@ static inline void set_hash(PyObject *bytes, Py_hash_t hash) {
     _Py_COMP_DIAG_POP
 }
 
-/* Whether bytes that are a line are that of a key. */
+/* Whether a line is that of a key. */
 static inline int is_line_of(PyObject *line, Word key) {
     return PyBytes_GET_SIZE(line) == key.size + 6 && !memcmp(PyBytes_AS_STRING(line) + 4, key.at, key.size);
 }
@@ -108,7 +108,7 @@ static int has_places(const Keys *keys, int removed) {
     return found == SOME - removed && gone == removed;
 }
 
-/* Whether dicts are laid out as they are here, which is tried with one: a later Python may change it. */
+/* Whether dicts have the layout assumed here, checked on a sample: a later Python may change it. */
 static int knows_dicts(void) {
     PyObject *dict = PyDict_New();
     int known = 1, removed = 0;

@@ -1,4 +1,4 @@
-/* Evicted items are counted, and shown to whoever watches. */
+/* Evicted items: counting them, and showing them to watchers. */
 
 /* The bytes that memcached would count for an item; see `SizeClasses.of_item`. */
 static int total_of(Runner *r, const Gone *one, long long *total) {
@@ -18,7 +18,7 @@ static int total_of(Runner *r, const Gone *one, long long *total) {
     return line_end ? DONE : ERROR;
 }
 
-/* Evicted items of one class that have yet to be counted there. */
+/* Evicted items of one size class that have yet to be added to its counts. */
 typedef struct { Py_ssize_t class; long long evicted, unfetched, time; } Tally;
 
 static int add_tally(Runner *r, PyObject *evictions, Tally *t) {
@@ -53,7 +53,8 @@ static int count_eviction(Runner *r, const Gone *one, PyObject *evictions, Tally
     return DONE;
 }
 
-/* Has evicted items counted, and shown to whoever watches, as `Policy.evict` returns them. */
+/* Passes evicted items, as `Policy.evict` returns them, to the table's callback, which counts them and shows them to
+watchers. */
 static int tell_of(Runner *r, PyObject *on_evict, const Gone *gone, Py_ssize_t count) {
     PyObject *list = settle(r) < 0 ? NULL : PyList_New(count), *none = NULL;
     int done = list ? DONE : ERROR;
@@ -68,7 +69,7 @@ static int tell_of(Runner *r, PyObject *on_evict, const Gone *gone, Py_ssize_t c
     return done;
 }
 
-/* Counts what has been evicted. The counterpart takes items with an expiry, and all of them if somebody watches. */
+/* Counts evicted items. Those with an expiry, or all of them while they are watched, go to the counterpart. */
 static int tell(Runner *r) {
     PyObject *on_evict = get(r->table, &r->on_evict), *observer = get(r->engine, &r->observer);
     PyObject *evictions = get(r->sizes, &r->evictions);

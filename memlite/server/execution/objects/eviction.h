@@ -1,4 +1,4 @@
-/* Eviction: the counterpart of `S3Fifo.evict`, and of what the table does around it. */
+/* Eviction: the counterpart of `S3Fifo.evict` and of its caller in the table. */
 
 /* The bytes of an item, and its state; see `weigh`. */
 static int weigh(Runner *r, PyObject *line, PyObject *item, Py_ssize_t *size, long long *state) {
@@ -22,7 +22,7 @@ static int weigh(Runner *r, PyObject *line, PyObject *item, Py_ssize_t *size, lo
     return done;
 }
 
-/* Takes an item from its queue, and notes that it is evicted. */
+/* Takes an item from its queue, and adds it to the evicted ones. */
 static int choose(Runner *r, PyObject *part, PyObject *line, PyObject *item, Py_ssize_t size, long long state) {
     if (r->gone_count == r->gone_room) {
         Py_ssize_t room = r->gone_room ? 2 * r->gone_room : 32;
@@ -36,7 +36,7 @@ static int choose(Runner *r, PyObject *part, PyObject *line, PyObject *item, Py_
     return DONE;
 }
 
-/* Spares an item, which gets this state and goes to the end of the main queue. */
+/* Spares an item: gives it this state and moves it to the end of the main queue. */
 static int spare(Runner *r, PyObject *part, PyObject *line, PyObject *item, long long state) {
     PyObject *shared = PyObject_CallFunction(r->shared, "L", state);
     int done = shared ? push(r, &r->main_queue, line) : ERROR;
@@ -46,7 +46,7 @@ static int spare(Runner *r, PyObject *part, PyObject *line, PyObject *item, long
     return done;
 }
 
-/* See `S3Fifo._evict_small`. `size` is what has to be freed, and then what has been, also if it failed. */
+/* See `S3Fifo._evict_small`. `size` is the number of bytes to free, and on return of bytes freed, even after an error. */
 static int evict_small(Runner *r, long long *size, long long *chances) {
     long long freed = 0, moved = 0, state;
     int done = DONE;
@@ -145,7 +145,7 @@ static int evict(Runner *r, Py_ssize_t size) {
     int done = choose_all(r, used - until);
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    /* Also if choosing more of them failed: these have been taken from their queues. */
+    /* Even if choosing further items failed: these have been taken from their queues. */
     for (Py_ssize_t i = 0; i < r->gone_count; i++) {
         PyObject *line = r->gone[i].line;
         if (change(r, N_used, -r->gone[i].size) < 0 || PyDict_DelItem(dict_of(r, line), line)) done = ERROR;

@@ -37,7 +37,7 @@ static int find_trace(Runner *r, PyObject *line, Trace *t) {
     return done;
 }
 
-/* Whether a line was evicted lately, which is forgotten then: 1, 0, or ERROR; see `Ghost.take`. */
+/* Whether a line was evicted lately: 1, 0, or ERROR. If so, its fingerprint is removed; see `Ghost.take`. */
 static int recall(Runner *r, PyObject *line) {
     Trace t = {0};
     int found = find_trace(r, line, &t) < 0 ? ERROR : 0;
@@ -46,7 +46,7 @@ static int recall(Runner *r, PyObject *line) {
         int same = 0, depth = (int)t.depth;
         memcpy(all, t.places, sizeof all);
         while (same < depth && all[same] != t.print) same++;
-        /* What lies across two fingerprints may look like it, and is found first. */
+        /* Bytes across two fingerprints may match by chance, and be found first. */
         for (int at = 0; same < depth && !found && at <= same * GHOST_WIDTH; at++) {
             if (memcmp(t.places + at, &t.print, GHOST_WIDTH)) continue;
             if (at % GHOST_WIDTH) break;

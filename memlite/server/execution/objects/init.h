@@ -1,4 +1,4 @@
-/* How a runner on objects of Python is made: see ../_native.c. */
+/* Creation of a runner on Python objects: see ../_native.c. */
 
 #define MODULE "memlite.server.execution._native"
 
@@ -68,7 +68,7 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     }
     if (!PyErr_Occurred()) {
         PyObject *tables = (PyObject *)Py_TYPE(r->table), *kind = (PyObject *)Py_TYPE(policy), *count = (PyObject *)Py_TYPE(r->counters);
-        /* Those of another policy are not used. */
+        /* The fields of another policy are not used. */
         PyObject *queues = queue ? (PyObject *)Py_TYPE(queue) : kind, *ghosts = ghost ? (PyObject *)Py_TYPE(ghost) : kind;
         struct { Field *field; PyObject *type; const char *name; } fields[] = {
             {&r->wire, item, "wire"}, {&r->state, item, "state"}, {&r->expires, full, "expires"}, {&r->extra, full, "extra"},

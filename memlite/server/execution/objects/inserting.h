@@ -1,13 +1,13 @@
-/* Items that are new, and get a place in a queue. */
+/* Inserting new items, and adding them to a queue. */
 
 /* Puts an item of `size` bytes, whose line was absent, into a queue; see `admit` of S3Fifo. `main` is what `recall`
 returned, and `first` whether the table has never been full. */
 static int enqueue(Runner *r, PyObject *line, PyObject *item, int full, Py_ssize_t size, int first, int main) {
     PyObject *left = get(r->policy, &r->left), *place = NULL;
     int done = left && PyDict_Check(left) && learn(r, N__main_bytes) == DONE && learn(r, N__small_bytes) == DONE
-               && learn(r, N__left_bytes) == DONE ? DONE : ERROR;  /* so that nothing fails once it has a place */
+               && learn(r, N__left_bytes) == DONE ? DONE : ERROR;  /* so that nothing can fail once it has a place */
     if (done == DONE && PyDict_GET_SIZE(left) && !(place = PyDict_GetItemWithError(left, line)) && PyErr_Occurred()) done = ERROR;
-    if (done == DONE && place) {  /* it gets the place back that it had */
+    if (done == DONE && place) {  /* it gets its former place back */
         main = (int)(number_of(Py_NewRef(place)) & MAIN) != 0;
         if (PyDict_DelItem(left, line) || change(r, N__left_bytes, -left_by(line)) < 0) done = ERROR;
     } else if (done == DONE) {
@@ -24,7 +24,7 @@ static int enqueue(Runner *r, PyObject *line, PyObject *item, int full, Py_ssize
     return done;
 }
 
-/* Removes an item again that has got no place in a queue; the error stays. */
+/* Removes an item that could not be added to a queue; the exception stays set. */
 static int leave_out(Runner *r, PyObject *line) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
@@ -33,8 +33,8 @@ static int leave_out(Runner *r, PyObject *line) {
     return ERROR;
 }
 
-/* Stores a value, which is stolen, under the key that was looked up last, which is absent: see `ItemTable.put`. STOP if there is no room,
-or more is due than that. */
+/* Stores a value (the reference is stolen) under the absent key that was looked up last: see `ItemTable.put`. STOP if there
+is no room, or if more work is due. */
 static int insert(Runner *r, PyObject *wire, long long exptime, PyObject **stored) {
     double expires = 0;
     PyObject *line = absent_line(r), *item = NULL;

@@ -29,7 +29,7 @@ static int idle_seconds(Runner *r, const View *v, long long *idle) {
     return PyErr_Occurred() ? ERROR : DONE;
 }
 
-/* The state of an item that is given another value in place; NULL if it cannot be. See `_kept`. */
+/* The state of an item after a change of its value in place; NULL if that is not possible. See `_kept`. */
 static PyObject *kept(Runner *r, const View *v) {
     if (!(v->bits & FULL)) return PyList_GET_ITEM(r->fast_store, v->bits);
     return v->expires || v->unique ? PyList_GET_ITEM(r->full_store, v->bits) : NULL;
@@ -40,7 +40,7 @@ static Py_ssize_t allocated(Py_ssize_t size) {
     return size <= SMALL_OBJECT ? size : size + (size >> 5) * 3;
 }
 
-/* Notes that an item takes `more` bytes than before. STOP if there is no room for it, unless it is `forced`. */
+/* Accounts for `more` bytes taken by an item. STOP if there is no room for them, unless `forced`. */
 static int resize(Runner *r, int bits, Py_ssize_t more, int forced) {
     if (!more) return DONE;
     if (change(r, N_used, more) < 0) return ERROR;
@@ -51,7 +51,7 @@ static int resize(Runner *r, int bits, Py_ssize_t more, int forced) {
     return change(r, bits & MAIN ? N__main_bytes : N__small_bytes, more);
 }
 
-/* Gives an item another value, which is stolen. STOP if there is no room for it. */
+/* Replaces the value of an item (the reference is stolen). STOP if there is no room for it. */
 static int rewrite(Runner *r, const View *v, PyObject *wire, PyObject *state) {
     int done = resize(r, v->bits, allocated(PyBytes_GET_SIZE(wire)) - allocated(v->size), 0);
     if (done == DONE) done = put(v->item, &r->state, state);
@@ -60,7 +60,7 @@ static int rewrite(Runner *r, const View *v, PyObject *wire, PyObject *state) {
     return done;
 }
 
-/* Gives a full item an expiry. */
+/* Sets the expiry of a full item. */
 static int put_expiry(Runner *r, PyObject *item, double expires) {
     PyObject *time = r->expires.at < 0 ? NULL : *(PyObject **)((char *)item + r->expires.at);
     if (time && is_alone(time) && PyFloat_CheckExact(time)) {
@@ -70,7 +70,7 @@ static int put_expiry(Runner *r, PyObject *item, double expires) {
     return put_new(item, &r->expires, PyFloat_FromDouble(expires));
 }
 
-/* Memory for an item, without contents. It is never part of a cycle: nothing has to look at it. */
+/* Allocates an item without contents. Items are never part of a cycle, so the garbage collector need not track them. */
 static PyObject *allocate(PyTypeObject *type) {
     PyObject *item;
     if (type->tp_alloc == PyType_GenericAlloc && PyType_IS_GC(type) && !type->tp_itemsize) {
@@ -101,12 +101,12 @@ static PyObject *new_item(Runner *r, int full, PyObject *wire, PyObject *state, 
     return item;
 }
 
-/* Learns the states of new items, which change once a second. */
+/* Reads the states of new items, which change once a second. */
 static int know_fresh(Runner *r) {
     PyObject *fresh = get(r->usage, &r->fresh_now);
     if (!fresh) return ERROR;
     long long state = number_of(Py_NewRef(fresh));
-    if (r->fresh[0] && state == r->fresh_state) {  /* it may be another object in a build by mypyc */
+    if (r->fresh[0] && state == r->fresh_state) {  /* in a build by mypyc, it may be a different object */
         Py_DECREF(fresh);
         return DONE;
     }
@@ -119,12 +119,12 @@ static int know_fresh(Runner *r) {
         }
         Py_XSETREF(r->fresh[i], one);
     }
-    r->fresh[0] = fresh;  /* last: it says that the others are known */
+    r->fresh[0] = fresh;  /* last: it marks the other states as known */
     r->fresh_state = state;
     return DONE;
 }
 
-/* Assigns the next cas unique, which is not what a client compares it with. */
+/* Assigns the next cas unique, which must not equal the one that a client compares it with. */
 static int next_unique(Runner *r, View *v, u64 compared) {
     if (!r->last_unique) {
         PyObject *last = get(r->engine, &r->version);
@@ -139,10 +139,10 @@ static int next_unique(Runner *r, View *v, u64 compared) {
     return put_new(v->item, &r->extra, PyLong_FromUnsignedLongLong(v->unique));
 }
 
-/* Counts up the cas unique of an item that has one. */
+/* Assigns the next cas unique to an item that has one. */
 static int renumber(Runner *r, View *v) { return v->unique ? next_unique(r, v, 0) : DONE; }
 
-/* The state of a full item, as an object that others share; those of one second are kept. Borrowed. */
+/* The state of a full item, as an object shared with other items; those of one second are cached. Borrowed. */
 static PyObject *full_state(Runner *r, long long state) {
     state |= FULL;
     if (state >> STATE_BITS != r->full_second) {
@@ -155,7 +155,8 @@ static PyObject *full_state(Runner *r, long long state) {
     return known && !PyList_SetItem(r->full_states, state & MASK, known) ? known : NULL;
 }
 
-/* Puts a full item in the place of a plain one, which was looked up last. Its size is not noted. The state is NULL for the present one. */
+/* Replaces the plain item that was looked up last with a full one, without accounting for its size. If the state is NULL, it
+keeps the present one. */
 static int make_full(Runner *r, View *v, PyObject *state, double expires) {
     PyObject *wire = get(v->item, &r->wire), *item = NULL;
     if (!state) {
@@ -170,7 +171,7 @@ static int make_full(Runner *r, View *v, PyObject *state, double expires) {
     return done;
 }
 
-/* Gives a new item a cas unique, and makes it a full one for that. */
+/* Gives a new item a cas unique, which makes it a full item. */
 static int number(Runner *r, View *v) {
     long long bits = number_of(get(v->item, &r->state)) & MASK;
     if (make_full(r, v, r->fresh[bits & MAIN ? 3 : 2], 0) < 0 || next_unique(r, v, 0) < 0) return ERROR;

@@ -1,5 +1,5 @@
-/* Numbers of the table and its policy. They are read when they are needed first, and written before anything
-in Python runs that may look at them, or the run ends. */
+/* Numbers of the table and its policy. They are read on first use, and written back when the run ends, or before any
+Python code runs that may read them. */
 
 static inline PyObject *owner_of(Runner *r, int which) {
     return which < BELONG_TO_TABLE ? r->table : r->policy;
@@ -25,7 +25,7 @@ static int change(Runner *r, int which, long long more) {
     return DONE;
 }
 
-/* Without memory for a number, its change is late: it is made before the next run. */
+/* Writes changed numbers back. If memory for one is short, the change is late: it is made before the next run. */
 static int settle(Runner *r) {
     int done = DONE;
     while (r->changed && done == DONE) {
@@ -37,7 +37,7 @@ static int settle(Runner *r) {
         if (done == DONE) r->changed &= r->changed - 1;
     }
     if (r->last_unique && done == DONE) {
-        long long given = r->late ? number_of(get(r->engine, &r->version)) : 0;  /* Python may have gone on meanwhile */
+        long long given = r->late ? number_of(get(r->engine, &r->version)) : 0;  /* Python may have assigned more meanwhile */
         if (given == -1 && PyErr_Occurred()) done = ERROR;
         else if ((u64)given < r->last_unique) done = put_new(r->engine, &r->version, PyLong_FromUnsignedLongLong(r->last_unique));
         if (done == DONE) r->last_unique = 0;

@@ -13,7 +13,7 @@ static Py_ssize_t left_by(PyObject *line) {
     return 2 * allocated(PyBytes_GET_SIZE(line)) + PLACE;
 }
 
-/* Forgets the place of a removed item, which has been taken from its queue. */
+/* Forgets the place of a removed item, once it has been taken from its queue. */
 static int give_up(Runner *r, PyObject *line) {
     PyObject *left = get(r->policy, &r->left);
     int done = left && !PyObject_DelItem(left, line) ? change(r, N__left_bytes, -left_by(line)) : ERROR;
@@ -21,7 +21,7 @@ static int give_up(Runner *r, PyObject *line) {
     return done;
 }
 
-/* The oldest line of a queue, and the part of the queue in which it is first: ABSENT if there is none; see `Fifo.pop`. */
+/* Finds the oldest line of a queue, and the part of the queue that it is in. ABSENT if there is none; see `Fifo.pop`. */
 static int oldest(Runner *r, const Field *queue, PyObject **part, PyObject **line) {
     PyObject *fifo = get(r->policy, queue);
     const Field *parts[] = {&r->oldest, &r->older, &r->newest};
@@ -43,15 +43,15 @@ static int oldest(Runner *r, const Field *queue, PyObject **part, PyObject **lin
     return done;
 }
 
-/* Takes the first line from a part of a queue, which needs no memory: what may fail comes before. */
+/* Removes the first line from a part of a queue. This needs no memory: anything that may fail comes before. */
 static int take(Runner *r, PyObject *part) {
     PyObject *line = PyObject_CallOneArg(r->popleft, part);
     Py_XDECREF(line);
     return line ? DONE : ERROR;
 }
 
-/* Finds the oldest line of a queue, and its item: NULL if that was removed, and its place is given up and taken.
-ABSENT if there is none. */
+/* Finds the oldest line of a queue, and its item; NULL if that had been removed, in which case its place is given up
+and the line taken from the queue. ABSENT if there is no line. */
 static int oldest_item(Runner *r, const Field *queue, PyObject **part, PyObject **line, PyObject **item) {
     int done = oldest(r, queue, part, line);
     if (done != DONE) return done;

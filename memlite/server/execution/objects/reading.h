@@ -6,8 +6,8 @@ static int get_miss(Runner *r) {
     return done;
 }
 
-/* Notes that an item without a cas unique is read, and assigns one. It is looked up again: if it is asked for twice, it is
-another object by now. */
+/* Records the read of an item without a cas unique, and assigns one. The item is looked up again: if it is requested twice,
+it is another object by now. */
 static int use_unnumbered(Runner *r, Word key, u64 *unique) {
     View v;
     if (look(r, key, &v) != DONE || use_read(r, &v) < 0 || assign(r, &v, 0) < 0) return ERROR;
@@ -18,7 +18,7 @@ static int use_unnumbered(Runner *r, Word key, u64 *unique) {
 /* `get <key>*`, and `gets` if the uniques are shown. */
 static int text_get(Runner *r, const char *start, const char *at, const char *end, int uniques, const char **after) {
     struct { PyObject *item, *wire; u64 unique; } found[MOST_KEYS];
-    Word keys[MOST_KEYS];  /* of hits without a unique, if that is shown, in order */
+    Word keys[MOST_KEYS];  /* of hits without a unique, in order, if uniques are shown */
     Py_ssize_t hits = 0, misses = 0, room = END_SIZE, unnumbered = 0, next = 0;
     View v;
     for (;; at++) {
@@ -51,7 +51,7 @@ static int text_get(Runner *r, const char *start, const char *at, const char *en
         if (uniques && r->cas && !found[i].unique) {
             if (use_unnumbered(r, keys[next++], &found[i].unique) < 0) return ERROR;
         } else {
-            long long state = number_of(get(found[i].item, &r->state));  /* the same item may be asked for twice */
+            long long state = number_of(get(found[i].item, &r->state));  /* the same item may be requested twice */
             if (state == -1 && PyErr_Occurred()) return ERROR;
             if (put(found[i].item, &r->state, PyList_GET_ITEM(r->read, state & MASK)) < 0) return ERROR;
         }

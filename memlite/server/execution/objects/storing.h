@@ -1,7 +1,7 @@
 /* Storage commands. */
 
-/* Stores a value, which is stolen, in the place of another, and makes the item a full one or a plain one: see
-`ItemTable.overwrite`. A cas unique is not kept. */
+/* Replaces an item's value (the reference is stolen), and makes the item a full or a plain one: see `ItemTable.overwrite`.
+A cas unique is not kept. */
 static int supersede(Runner *r, View *v, PyObject *wire, double expires) {
     int full = v->bits & FULL, done = wire ? DONE : ERROR;
     PyObject *state = PyList_GET_ITEM(expires ? r->full_store : r->fast_store, expires ? v->bits | FULL : v->bits & ~FULL);
@@ -32,7 +32,7 @@ static int supersede(Runner *r, View *v, PyObject *wire, double expires) {
     return DONE;
 }
 
-/* Stores another value in the place of one that is there and has no expiry; `wire` is stolen. */
+/* Replaces the value of an item without expiry; the reference `wire` is stolen. */
 static int overwrite(Runner *r, View *v, PyObject *wire) {
     PyObject *state = wire ? kept(r, v) : NULL;
     int done = !wire ? ERROR : STOP;
@@ -44,7 +44,7 @@ static int overwrite(Runner *r, View *v, PyObject *wire) {
     return renumber(r, v);
 }
 
-/* The same, in the reply that is there if it has the right size and nobody else has it. */
+/* The same, in the present reply if that has the right size and no other reference. */
 static int overwrite_with(Runner *r, View *v, const Frame *frame) {
     PyObject *state = is_alone(v->wire) && frame_size(frame) == v->size ? kept(r, v) : NULL;
     if (!state) return overwrite(r, v, framed(frame));
@@ -71,8 +71,8 @@ static int store_nothing(Runner *r) {
     return done;
 }
 
-/* Stores what was looked up last, as `known`; returns one of STORED to NOT_FOUND, or STOP if the counterpart has to. The view
-is of what is stored then. */
+/* Stores a value under the key that was looked up last with the result `known`; returns one of STORED to NOT_FOUND, or STOP
+if the counterpart has to do it. Afterwards, the view is of the stored item. */
 static inline int store_known(Runner *r, int how, View *v, int known, Word key, Word flags, Word value, u64 unique, long long exptime) {
     enum Mode mode = how % GENERAL;
     double expires;
@@ -91,7 +91,7 @@ static inline int store_known(Runner *r, int how, View *v, int known, Word key, 
         return use(r, v, r->used) < 0 ? ERROR : NOT_STORED;
     }
     if (mode == APPEND_TO || mode == PREPEND_TO) return join(r, v, key, value, mode == PREPEND_TO, general);
-    if (mode == CAS && (!v->unique || v->unique != unique)) {  /* with -C, none has one */
+    if (mode == CAS && (!v->unique || v->unique != unique)) {  /* with -C, no item has one */
         if (assign(r, v, unique) < 0) return ERROR;
         COUNT(r, cmd_set);
         COUNT(r, cas_badval);
@@ -111,8 +111,8 @@ static int store(Runner *r, int how, View *v, Word key, Word flags, Word value, 
     return known < DONE ? known : store_known(r, how, v, known, key, flags, value, unique, exptime);
 }
 
-/* Stores like a set in general. An item that has a unique and keeps it is the same one afterwards; else the counterpart drops
-a unique that is not `shown` to anybody. */
+/* Stores like a set in general. An item that has a unique and keeps it stays the same object; otherwise, the counterpart
+drops a unique that is not `shown` to a client. */
 static int store_for_unique(Runner *r, View *v, int known, Word key, Word flags, Word value, long long exptime, int shown) {
     if (known == DONE && v->unique && !v->expires && !exptime && r->cas) {
         Frame frame = frame_of(key, flags, value, (Word){"", 0});

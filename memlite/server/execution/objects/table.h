@@ -1,7 +1,7 @@
-/* The table: where its items are, and what is known of one of them. */
+/* The table: finding its items, and the view of an item. */
 
-/* Learns where items are, if that has changed: `get_by_line` is another one then. STOP if a lookup does more
-than look: a flush is pending, or the policy keeps an order of uses. Any call into Python may change it. */
+/* Finds out where items are, if that has changed: `get_by_line` is then a different function. STOP if a lookup has side
+effects: a flush is pending, or the policy keeps an order of uses. Any call into Python may change this. */
 static int follow(Runner *r) {
     r->flush_known = r->timed = 0;
     if (r->late && settle(r) < 0) return ERROR;
@@ -33,7 +33,7 @@ static int follow(Runner *r) {
     return failed ? ERROR : plain ? DONE : STOP;
 }
 
-/* Checks that an absent item is not one that a flush has removed, which would be counted; STOP if it may be. */
+/* Checks that an absent item was not removed by a flush, which would be counted; STOP if it may have been. */
 static int check_never_flushed(Runner *r) {
     if (!r->flush_known) {
         PyObject *flushed = get(r->table, &r->flushed);
@@ -59,7 +59,7 @@ static PyObject *dict_of(Runner *r, PyObject *line) { return dict_at(r, PyObject
 #include "dicts.h"
 #include "ahead.h"
 
-/* What is known of an item; STOP if it is not plain. */
+/* Fills in the view of an item; STOP if it is not plain. */
 static inline int look_at(Runner *r, PyObject *item, View *v) {
     v->item = item;
     PyObject *wire = get(item, &r->wire);
@@ -95,7 +95,7 @@ static inline int look_at(Runner *r, PyObject *item, View *v) {
     return now(r) < 0 ? ERROR : v->expires > r->now ? DONE : STOP;
 }
 
-/* Looks a key up by the functions of dicts. */
+/* Looks a key up with the dict API. */
 static NOT_INLINE int look_for_line(Runner *r, Word key, View *v) {
     PyObject *line = make_line(key);
     if (!line) return ERROR;
@@ -117,17 +117,17 @@ static int look(Runner *r, Word key, View *v) {
         Py_CLEAR(r->line);
         return ABSENT;
     }
-    Py_XSETREF(r->line, Py_NewRef(entry->key));  /* by which the dict finds it again without comparing */
+    Py_XSETREF(r->line, Py_NewRef(entry->key));  /* with it, the dict finds the item again without comparing bytes */
     return look_at(r, entry->value, v);
 }
 
-/* Makes the line of a key that was looked up last and is absent, unless it has been made. Borrowed. */
+/* Makes the line of the absent key that was looked up last, unless it has been made. Borrowed. */
 static PyObject *absent_line(Runner *r) {
     if (!r->line && (r->line = make_line(r->absent.key))) set_hash(r->line, r->absent.hash);
     return r->line;
 }
 
-/* What names the item that was looked up last; borrowed from the table, if lines are found there. */
+/* The name of the item that was looked up last; borrowed from the table, if lines are found there. */
 #define NAMES_LAST dicts_known
 typedef PyObject *Name;
 static inline Name last_name(Runner *r) { return r->line; }

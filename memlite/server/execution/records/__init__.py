@@ -1,4 +1,4 @@
-"""Runs of commands in C on a table that processes share; see `memlite.server.execution.runner`."""
+"""Runs of commands in C on a shared table; see `memlite.server.execution.runner`."""
 
 import logging
 from typing import Any, Final, cast
@@ -18,17 +18,17 @@ NATIVE: Final[Any] = extension("memlite.server.execution.records._native", VERSI
 
 
 def make_shared_runner(engine: PlainSharedEngine, commands_per_read: int) -> Runner | None:
-    """Return what carries out commands on the table of an engine; None unless both are in C.
+    """Return a runner of commands on an engine's table; None unless both are in C.
 
     Args:
-        engine: has the table.
+        engine: the engine that has the table.
         commands_per_read: as in `memlite.protocol.Limits`.
     """
     table = engine.table_in_c
     if NATIVE is None or table is None:
         return None
     replies: list[Part] = []
-    # As in `make_runner`, shortcuts use neither of the two in the middle.
+    # As in `make_runner`, shortcuts use neither the admin nor the client.
     text = SharedTextCommands(engine, cast("Any", None), cast("Any", None), replies)
     counterparts = text_fallback(text), BinaryFallback(engine, replies)
     try:

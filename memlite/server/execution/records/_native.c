@@ -1,4 +1,4 @@
-/* Runs of commands on a table that processes share: the commands of ../_native.c, on its records. */
+/* Runs of commands on a table shared by several processes: the commands of ../_native.c, on its records. */
 
 #define RECORDS
 #include "../_native.c"

@@ -1,9 +1,9 @@
-/* Looking ahead on records: the counterpart of objects/ahead.h. The table fetches what the next commands need into the cache. */
+/* Looking ahead on records: the counterpart of objects/ahead.h. The table prefetches the records that the next commands need. */
 
-/* Whether the table has so many items that looking ahead pays. */
+/* Whether the table has enough items for looking ahead to pay off. */
 static int has_many(Runner *r) { return r->api->many(r->table); }
 
-/* Makes `r->key` the name of a key, if that has been made. */
+/* Sets `r->key` to the name of a key, if it has been computed ahead. */
 static int take_ahead(Runner *r, Word key) {
     while (r->ahead_next < r->ahead_count && r->ahead[r->ahead_next].key <= key.at) {
         const Wanted *one = &r->ahead[r->ahead_next++];
@@ -14,7 +14,7 @@ static int take_ahead(Runner *r, Word key) {
     return 0;
 }
 
-/* The names are those of bytes that are received next time elsewhere. */
+/* The names refer to input that will be elsewhere the next time. */
 static void forget_ahead(Runner *r) { r->ahead_next = r->ahead_count = 0; }
 
 static void look_ahead(Runner *r, const char *at, const char *end, int binary, int in_get) {

@@ -1,4 +1,4 @@
-/* How a runner on a shared table is made: see ../_native.c. */
+/* Creation of a runner on a shared table: see ../_native.c. */
 
 #define MODULE "memlite.server.execution.records._native"
 
@@ -11,7 +11,7 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     if (!(r->api = PyCapsule_Import(API_NAME, 0))) return -1;
     if (r->api->version != API_VERSION) return PyErr_Format(PyExc_NotImplementedError, "the table was compiled for another version"), -1;
     if (!PyObject_TypeCheck(table, r->api->type)) return PyErr_Format(PyExc_TypeError, "a table in C is needed"), -1;
-    /* Python hashes short texts in another way where it was built to do so. */
+    /* Python may have been built to hash short texts differently. */
     r->hash = PyHash_GetFuncDef()->hash;
     if (!(example = PyBytes_FromString("get k\r\n"))) return -1;
     Py_hash_t hash = PyObject_Hash(example);

@@ -1,10 +1,10 @@
-/* What commands do to the records of a shared table: the counterpart of engine/shared_plain.py. Each reads an item, which
-takes no lock, and stores another if that is still the one that is there: as in Python, others may come between. */
+/* Operations of commands on the records of a shared table: the counterpart of engine/shared_plain.py. Each reads an item
+without a lock, and stores another if the item is still the same: as in Python, other processes may come in between. */
 
 enum { TRIES = 4 };
 #define MOST_COPIED ((uint32_t)MOST_REPLIES / 8)  /* bytes of an item; larger ones are left to the counterpart */
 
-/* Any call into Python may take time. The table itself is where it was. */
+/* Any call into Python may take time. The table itself does not move. */
 static int follow(Runner *r) {
     r->timed = 0;
     return DONE;
@@ -12,7 +12,7 @@ static int follow(Runner *r) {
 
 static int can_run(Runner *r) { return 1; }
 
-static inline int settle(Runner *r) { (void)r; return DONE; }  /* a run keeps none of the table's numbers */
+static inline int settle(Runner *r) { (void)r; return DONE; }  /* a run caches none of the table's numbers */
 
 static void name_key(Runner *r, Word key, Wanted *to) {
     char line[LONGEST_KEY + 6] = "get ";
@@ -24,7 +24,7 @@ static void name_key(Runner *r, Word key, Wanted *to) {
 
 #include "ahead.h"
 
-/* Makes `r->key` the name of a key; the caller keeps its bytes. */
+/* Sets `r->key` to the name of a key; the caller keeps its bytes. */
 static void name(Runner *r, Word key) {
     if (!take_ahead(r, key)) name_key(r, key, &r->key);
 }
@@ -44,7 +44,7 @@ static int read_item(Runner *r, Word key, char *to, View *v) {
 /* DONE, ABSENT, or STOP for an item that is not plain. */
 static int look(Runner *r, Word key, View *v) { return read_item(r, key, r->copy, v); }
 
-/* What names the item that was looked up last. It is touched as it is by then, also if its key comes twice. */
+/* The name of the item that was looked up last. A touch applies to the item present by then, even if a key comes twice. */
 #define NAMES_LAST 1
 typedef Wanted Name;
 static inline Name last_name(Runner *r) { return r->key; }
@@ -53,7 +53,7 @@ static inline int is_same(Name one, Name other) { (void)one, (void)other; return
 
 static inline int was_fetched(const View *v) { return (v->seen.state & FETCHED) != 0; }
 
-/* Bytes in addition to the reply: it may be another one by then. */
+/* Bytes in addition to the reply: the item may have been replaced by then. */
 #define ROOM_TO_TOUCH (MOST_COPIED + 64)
 
 /* The seconds since the last use. */
@@ -68,8 +68,8 @@ static int use_read(Runner *r, const View *v) {
     return DONE;
 }
 
-/* Stores a reply under the key that was named last, if the item there has the unique `condition`: TABLE_CHANGED
-if it has not, STOP if the table has to do more. */
+/* Stores a reply under the key that was named last, if the present item has the unique `condition`: TABLE_CHANGED
+if it has not, STOP if the table's methods have to do it. */
 static int write_item(Runner *r, const Frame *frame, double expires, u64 condition, int how, View *v) {
     Py_ssize_t size = frame_size(frame);
     char *to = r->api->reserve(r->table, (uint32_t)size);
@@ -81,7 +81,7 @@ static int write_item(Runner *r, const Frame *frame, double expires, u64 conditi
     return done == TABLE_DONE ? DONE : done == TABLE_CHANGED ? TABLE_CHANGED : done == TABLE_ERROR ? ERROR : STOP;
 }
 
-/* Those that are absent have been looked for where flushed ones are, too. */
+/* The lookup of an absent key covers flushed items too. */
 static inline int check_never_flushed(Runner *r) { (void)r; return DONE; }
 
 /* Each item has a cas unique. */
@@ -110,11 +110,11 @@ static int count_item(Runner *r, View *v, u64 delta, int down, u64 *number, int 
         if (counted < DONE) return STOP;
         int grows = counted > GROWS;
         Frame frame = frame_of(key, flags_of(v, key.size), (Word){digits, grows ? counted - GROWS : value_size(v, value_at(v))}, (Word){"", 0});
-        int how = !grows && v->seen.state & FETCHED ? STORE_FETCHED : 0;  /* it stays the item that was fetched */
+        int how = !grows && v->seen.state & FETCHED ? STORE_FETCHED : 0;  /* it still counts as the item that was fetched */
         if (uses || grows) how |= how ? STORE_USED_TWICE : STORE_USED;
         if (!expires) how |= STORE_EXPIRY;
         int done = write_item(r, &frame, expires ? *expires : v->expires, v->seen.unique, how, v);
-        if (done == DONE && grows) COUNT(r, total_items);  /* it is another value then; see `Engine._count` */
+        if (done == DONE && grows) COUNT(r, total_items);  /* it counts as a new value; see `Engine._count` */
         if (done == DONE) break;
         if (done != TABLE_CHANGED) return done;
         if (tries == TRIES - 1 || look(r, key, v) != DONE) return STOP;
@@ -126,8 +126,8 @@ static int count_item(Runner *r, View *v, u64 delta, int down, u64 *number, int 
 
 static int count_in_place(Runner *r, View *v, u64 delta, int down, u64 *number) { return count_item(r, v, delta, down, number, 0, NULL); }
 
-/* As the counterpart does where it has no shortcut: it finds the item once more, and again to mark it as fetched. Gives it
-another expiry unless that is NULL. */
+/* Counts as the counterpart does without a shortcut: it finds the item once more, and again to mark it as fetched. Sets
+the expiry unless that is NULL. */
 static int count_in_general(Runner *r, View *v, u64 delta, int down, u64 *number, const double *expires) {
     return count_item(r, v, delta, down, number, 1, expires);
 }
@@ -166,7 +166,7 @@ static int join(Runner *r, View *v, Word key, Word value, int before, int genera
     }
 }
 
-/* Touches the item that was looked up last, whatever it is by now: it may be larger. */
+/* Touches the present item of the key that was looked up last, which may be another, larger one by now. */
 static int retime(Runner *r, View *v, long long exptime) {
     double expires;
     if (exptime < 0 || exptime > INT_MAX) return STOP;
@@ -199,7 +199,7 @@ static int delete_miss(Runner *r) {
     return DONE;
 }
 
-/* Removes the item that was looked up last, whatever it is by now. */
+/* Removes the present item of the key that was looked up last, which may be another by now. */
 static int delete_item(Runner *r, const View *v) {
     int done = r->api->drop(r->table, &r->key);
     if (done != TABLE_DONE) return done == TABLE_ERROR ? ERROR : STOP;
@@ -207,7 +207,7 @@ static int delete_item(Runner *r, const View *v) {
     return DONE;
 }
 
-/* `get <key>*`, and `gets` if the uniques are shown. Nothing is noted before all keys are known to be plain. */
+/* `get <key>*`, and `gets` if the uniques are shown. No use is recorded before all items are known to be plain. */
 static int text_get(Runner *r, const char *start, const char *at, const char *end, int uniques, const char **after) {
     _Atomic uint32_t *places[MOST_KEYS];
     Py_ssize_t hits = 0, misses = 0;
@@ -250,8 +250,8 @@ static int text_get(Runner *r, const char *start, const char *at, const char *en
     return DONE;
 }
 
-/* Stores what was looked up last, as `known`; returns one of STORED to NOT_FOUND, or STOP if the counterpart has to. The view
-has the unique then. */
+/* Stores a value under the key that was looked up last with the result `known`; returns one of STORED to NOT_FOUND, or STOP
+if the counterpart has to do it. Afterwards, the view has the unique. */
 static inline int store_known(Runner *r, int how, View *v, int known, Word key, Word flags, Word value, u64 unique, long long exptime) {
     enum Mode mode = how % GENERAL;
     int general = how >= GENERAL, uses = general ? STORE_USED : 0;
@@ -283,7 +283,7 @@ static inline int store_known(Runner *r, int how, View *v, int known, Word key, 
 
 static int store(Runner *r, int how, View *v, Word key, Word flags, Word value, u64 unique, long long exptime) {
     if (key.size < 1 || key.size > LONGEST_KEY) return STOP;
-    if (how % GENERAL == SET) {  /* whatever is there; as `store_known` does, but nothing is looked up */
+    if (how % GENERAL == SET) {  /* unconditional: as `store_known` does, but without a lookup */
         double expires;
         Frame frame = frame_of(key, flags, value, (Word){"", 0});
         name(r, key);
@@ -295,7 +295,7 @@ static int store(Runner *r, int how, View *v, Word key, Word flags, Word value, 
     return known < DONE ? known : store_known(r, how, v, known, key, flags, value, unique, exptime);
 }
 
-/* Stores like a set in general: the unique is that of the view then. */
+/* Stores like a set in general: afterwards, the view has the unique. */
 static int store_for_unique(Runner *r, View *v, int known, Word key, Word flags, Word value, long long exptime, int shown) {
     (void)shown;
     return store_known(r, SET + GENERAL, v, known, key, flags, value, 0, exptime);
