@@ -2,6 +2,9 @@
 
 import base64
 import binascii
+import csv
+import io
+from collections.abc import Iterable
 from typing import Final
 
 from memlite.proxy.gutter_requests import words_of
@@ -9,7 +12,7 @@ from memlite.proxy.queue import Ticket
 from memlite.proxy.turns import Traced
 from memlite.server.execution.results import result_of
 
-__all__ = ["COLUMNS", "Row", "command_of", "row_of", "row_of_traced"]
+__all__ = ["COLUMNS", "Row", "command_of", "lines_of", "row_of", "row_of_traced"]
 
 Row = tuple[object, ...]
 
@@ -21,6 +24,13 @@ COLUMNS: Final[Row] = (
 _FIRST_KEY: Final = {b"get": 1, b"gets": 1, b"gat": 2, b"gats": 2}
 """Index of the first key in commands that take several."""
 _MAX_KEYS_NAMED: Final = 100
+
+
+def lines_of(rows: Iterable[Row]) -> bytes:
+    """Return the lines of rows."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
 
 
 def row_of(ticket: Ticket, offset: int, epoch: int, *, names: bool) -> Row:

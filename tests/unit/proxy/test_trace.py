@@ -1,6 +1,8 @@
 """The trace's file: rotation, faults and the choice of requests."""
 
 import csv
+import os
+import signal
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,13 +27,13 @@ class Version:
 
 
 class Timers(Scheduler):
-    """Calls nothing; the test hands over what it wants written."""
+    """Calls nothing; the test writes rows itself."""
 
     def call_later(self, *_: object) -> Any:
         return self
 
     def cancel(self) -> None:
-        """As a timer handle."""
+        """Do nothing."""
 
 
 def ticket(*requests: tuple[str, bytes], reply: bytes = b"END\r\n", **fields: Any) -> Ticket:
@@ -180,6 +182,69 @@ def test_a_full_disk_costs_rows_and_one_line(
         f"--trace: cannot write {path}: No space left on device; rows are dropped",
         f"--trace: {path} can be written again",
     ]
+
+
+def process_of(trace: Trace) -> int:
+    """Return the pid of the process that writes the file."""
+    process = trace._writer._process
+    assert process is not None
+    return process.pid
+
+
+def test_a_process_that_is_killed_is_replaced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "memlite")
+    path = tmp_path / "t.csv"
+    trace = trace_to(path)
+    trace.record(ticket(("a", b"get k\r\n")))
+    trace.hand_over()
+    assert wait_until(lambda: trace.written == 1)
+    first = process_of(trace)
+    os.kill(first, signal.SIGSTOP)
+    trace.record(ticket(("a", b"set k\r\n")))
+    trace.hand_over()
+    os.kill(first, signal.SIGKILL)
+    assert wait_until(lambda: trace.dropped == 1)
+    trace.record(ticket(("a", b"touch k\r\n")))
+    trace.hand_over()
+    assert wait_until(lambda: trace.written == 2)
+    assert process_of(trace) != first
+    trace.stop()
+    assert [row["command"] for row in rows(path)] == ["get", "touch"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"--trace: the process that writes {path} has ended; rows may be missing",
+        f"--trace: {path} can be written again",
+    ]
+
+
+def test_a_process_that_hangs_does_not_delay_the_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memlite.proxy.trace_writer._STOPPING", 0.1)
+    trace = trace_to(tmp_path / "t.csv")
+    os.kill(process_of(trace), signal.SIGSTOP)
+    for _ in range(20_000):  # more than the pipe takes
+        trace.record(ticket(("a", b"get k\r\n"), client=type("Client", (), {"number": 10**60})))
+    assert trace._writer.waiting == 20_000
+    trace.stop()
+    assert (trace.written, trace.dropped) == (0, 20_000)
+
+
+def test_the_process_ends_with_the_proxy_and_not_before(tmp_path: Path) -> None:
+    trace = trace_to(tmp_path / "t.csv")
+    pid = process_of(trace)
+    trace.record(ticket(("a", b"get k\r\n")))
+    trace.hand_over()
+    assert wait_until(lambda: trace.written == 1)  # it ignores signals by now
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(pid, number)
+    assert os.getpgid(pid) == pid
+    trace.record(ticket(("a", b"get k\r\n")))
+    trace.stop()
+    assert trace.written == len(rows(tmp_path / "t.csv")) == 2
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
