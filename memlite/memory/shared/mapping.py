@@ -4,6 +4,7 @@ import functools
 import mmap
 import os
 import time
+import weakref
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Final, Protocol
@@ -118,7 +119,7 @@ class Mapping:
         self.refused = ""
         self._module = native() if compiled is not False else None
         if compiled and self._module is None:
-            raise StartError("the table in C was not compiled")
+            raise StartError("the C extension of the table is not available")
         self.kept_in = file
         self._workers = workers
         self._map(size, file)
@@ -137,6 +138,9 @@ class Mapping:
                 self.refused = refusal or ""
                 file.reserve(size, clear=refusal is not None)
             self._memory = mmap.mmap(self._file, size)
+            if file is None:
+                # Tables use it as well, and may outlive the mapping.
+                weakref.finalize(self._memory, os.close, self._file).atexit = False
         except OSError as error:
             where = "-m" if file is None else f"-e: {file.path}"
             raise StartError(f"{where}: cannot map {size} bytes: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""Notes about nodes that miss changes: when there are some, and what follows from them."""
+"""Notes about nodes that miss changes: when proxies write them, and their effects."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,16 +11,19 @@ from memlite.client import FENCE
 from memlite.proxy.absences import FRESH, Absence, Absences, may_skip
 from memlite.proxy.changes import Change, Changes
 from memlite.proxy.link import NodeLostError
+from memlite.proxy.moving_flush import MovingFlush
 from memlite.proxy.notes import word_of
 from memlite.proxy.replica_requests import Key
+from memlite.server.scheduler import Scheduler
 from tests.unit.proxy import copies
 
+_FLUSHING = (b"flush_all", FENCE, b"set memlite:probe:", b"get memlite:probe:")
 DEADLINE = 1.0
 SETTLED = 3.25
 
 
 class Server:
-    """What a node does with the requests of the protocol."""
+    """A node that executes the requests of the protocol."""
 
     def __init__(self) -> None:
         self.items: dict[bytes, tuple[bytes, int]] = {}
@@ -29,7 +32,7 @@ class Server:
     def execute(self, request: bytes) -> bytes:
         words, _, rest = request.partition(b"\r\n")
         name, *keys = words.split()
-        if name == b"gets":
+        if name in (b"get", b"gets"):
             found = [(key, *self.items[key]) for key in keys if key in self.items]
             lines = [b"VALUE %b 0 %d %d\r\n%b\r\n" % (k, len(v), u, v) for k, v, u in found]
             return b"".join(lines) + b"END\r\n"
@@ -74,7 +77,7 @@ class Node:
         return self.state == "down"
 
     def send(self, request: bytes, receiver: Any) -> None:
-        assert receiver.reads or request.startswith(b"flush_all")
+        assert receiver.reads or request.startswith(_FLUSHING)
         if self.down:
             receiver.fail(b"SERVER_ERROR down\r\n")
         else:
@@ -105,7 +108,7 @@ class Soon:
 
 
 class Proxy:
-    """A proxy's notes; `nodes` are as it sees them, the first of which is away."""
+    """A proxy's notes; `nodes` is its view of the nodes, the first of which is away."""
 
     def __init__(self, servers: list[Server], clock: list[float]) -> None:
         self.nodes = [Node(f"n{number}", server) for number, server in enumerate(servers)]
@@ -126,13 +129,13 @@ class Proxy:
         self.step()
 
     def skips(self) -> list[bytes]:
-        """Make a change without the first node; return what came of it so far."""
+        """Make a change without the first node; return its outcome so far."""
         outcome: list[bytes] = []
         self.away.confirm(outcome.append)
         return outcome
 
     def prepare(self) -> bool:
-        """Have the first node return; whether it must be emptied."""
+        """Let the first node return; return whether it must be emptied."""
 
         async def ask(request: bytes) -> bytes:
             return self.nodes[0].server.execute(request)
@@ -158,7 +161,7 @@ class World:
         self.first, self.second = (Proxy(self.servers, self.clock) for _ in range(2))
 
     def started(self) -> Proxy:
-        """Return a proxy that starts."""
+        """Return a proxy that is starting."""
         proxy = Proxy(self.servers, self.clock)
         for node in proxy.nodes[1:]:
 
@@ -204,7 +207,7 @@ def test_a_note_is_written_again_before_it_is_too_old() -> None:
     world.passes(FRESH / 2)
     late = proxy.skips()
     assert late == []
-    proxy.step()  # what is confirmed now was sent half a second ago
+    proxy.step()  # the note confirmed now was sent half a second ago
     assert late == [b""]
     world.passes(FRESH / 2)
     assert proxy.skips() == []
@@ -268,13 +271,13 @@ def test_a_change_needs_notes_about_all_nodes_that_it_misses(away: int) -> None:
     assert none == [b""]
 
 
-def test_who_has_skipped_a_node_alone_uses_it_at_once_and_removes_the_note() -> None:
+def test_the_only_proxy_that_skipped_a_node_uses_it_at_once_and_removes_the_note() -> None:
     world = World()
     proxy = world.first
     proxy.nodes[0].lose()
     proxy.skips()
     proxy.step()
-    assert not proxy.prepare()  # it knows by itself what was missed
+    assert not proxy.prepare()  # the proxy itself knows which changes were missed
     proxy.tick()
     assert world.notes == [[], [], []]
 
@@ -301,7 +304,7 @@ def test_another_proxy_gives_a_node_up_and_empties_it_once_the_note_does_not_cha
     skipping.skips()
     skipping.step()
     other.tick()
-    assert other.nodes[0].taken_out == "it has missed changes of another proxy"
+    assert other.nodes[0].taken_out == "it has missed changes by another proxy"
     for _ in range(3):
         world.passes(FRESH)
         skipping.skips()
@@ -323,7 +326,7 @@ def test_another_proxy_gives_a_node_up_and_empties_it_once_the_note_does_not_cha
 
 
 @pytest.mark.parametrize("holder", [1, 2])
-def test_a_proxy_that_starts_knows_of_it_from_any_other_node(holder: int) -> None:
+def test_a_proxy_that_starts_learns_of_an_absence_from_any_other_node(holder: int) -> None:
     world = World()
     world.first.nodes[0].lose()
     world.first.skips()
@@ -361,7 +364,7 @@ def test_a_proxy_that_starts_waits_until_it_knows_of_all_other_nodes() -> None:
     asyncio.run(run())
 
 
-def test_two_that_cannot_reach_a_node_do_not_wait_for_each_other_for_good() -> None:
+def test_two_proxies_that_cannot_reach_a_node_do_not_wait_for_each_other_forever() -> None:
     world = World()
     proxies = [world.first, world.second]
     for proxy in proxies:
@@ -389,7 +392,7 @@ def test_two_that_cannot_reach_a_node_do_not_wait_for_each_other_for_good() -> N
 
 
 def test_a_note_that_replaces_another_does_not_hide_it() -> None:
-    """Both change without the node; one looks only when it has written its own note."""
+    """Both make changes without the node; one reads the notes only after writing its own."""
     world = World()
     for proxy in (world.first, world.second):
         proxy.nodes[0].lose()
@@ -429,7 +432,7 @@ def test_a_holder_that_is_down_does_not_make_a_note_forgotten() -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_flush_keeps_the_notes(known: bool) -> None:
-    """Also of a proxy that had not read them yet."""
+    """This includes flushes by a proxy that has not read the notes yet."""
     world = World()
     world.first.nodes[0].lose()
     world.first.skips()
@@ -456,8 +459,49 @@ def test_a_flush_keeps_the_notes(known: bool) -> None:
         ]
 
 
-def test_a_node_that_is_flushed_gets_the_notes_that_are_known_of_others() -> None:
-    """It may have one that is not known yet."""
+async def test_a_flush_while_keys_move_keeps_the_notes() -> None:
+    world = World()
+    world.first.nodes[0].lose()
+    world.first.skips()
+    world.first.step()
+    before = world.notes
+    assert any(before)
+    proxy = world.second  # has not read the notes
+    replies: list[bytes] = []
+
+    class Client:
+        reads = False
+        answer = fail = replies.append
+
+    class Loop(Scheduler):
+        @property
+        def loop(self) -> asyncio.AbstractEventLoop:
+            return asyncio.get_running_loop()
+
+        def spawn(self, coroutine: Any) -> Any:
+            tasks.append(asyncio.ensure_future(coroutine))
+
+    tasks: list[Any] = []
+    flush = MovingFlush(
+        cast("Any", proxy.nodes[1:]),
+        Loop(),
+        ended=list,
+        begun=list,
+        delivered=list,
+        valid=lambda: True,
+        find=lambda _: cast("Any", None),
+        absences=lambda: proxy.absences,
+    )
+    flush.send(b"flush_all\r\n", Client())
+    for _ in range(100):
+        await asyncio.sleep(0)
+        proxy.step()
+    assert replies == [b"OK\r\n"]
+    assert [[k for k in one if b"probe" not in k] for one in world.notes] == before
+
+
+def test_a_flushed_node_gets_the_known_notes_about_other_nodes() -> None:
+    """They are added, not set: it may have a note that is not known yet."""
     world = World()
     proxy = world.first
     proxy.nodes[0].lose()
@@ -470,7 +514,7 @@ def test_a_node_that_is_flushed_gets_the_notes_that_are_known_of_others() -> Non
 
 
 def test_a_note_of_a_change_that_was_over_long_ago_comes_back_with_a_node() -> None:
-    """The node that has it was down when the note was removed from the others."""
+    """The node that holds it was down when the note was removed from the others."""
     world = World()
     world.first.nodes[0].lose()
     world.first.skips()
@@ -491,7 +535,7 @@ def test_a_note_of_a_change_that_was_over_long_ago_comes_back_with_a_node() -> N
     assert world.notes == [[], [], []]
 
 
-def test_many_nodes_are_asked_for_with_several_requests() -> None:
+def test_notes_about_many_nodes_take_several_requests() -> None:
     world = World(120)
     world.first.absences.look()
     requests = [request for request, _ in world.first.nodes[7].waiting]

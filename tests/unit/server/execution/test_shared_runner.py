@@ -51,11 +51,11 @@ class Worker(Client):
     """A connection to a worker on a table.
 
     Attributes:
-        bits: those of an item's state that are compared.
+        bits: the bits of an item's state that are compared.
 
     Args:
         mapping: the table.
-        board: of the workers, which say nothing to each other.
+        board: the board of the workers, which do not communicate.
         native: whether commands are carried out in C.
         number: the worker's.
     """
@@ -87,12 +87,12 @@ class Worker(Client):
         return super().send(data)
 
     def without_uniques(self, replies):
-        """Leave these, but no seconds that an item has left: uniques are the same here."""
+        """Keep the uniques, which are equal here; drop an item's remaining seconds."""
         return re.sub(rb" ([thl])\d+", rb" \1N", replies)
 
     @property
     def state(self):
-        """Return what the table has, but for times, and everything that is counted."""
+        """Return the table's items without times, and everything that is counted."""
         table = self.mapping.table
         self.mapping.verify()
         items = {}
@@ -152,7 +152,7 @@ def test_input_passes_without_the_interpreter(make, native):
         receive(connection, data)
 
     commands = {
-        b"get a\r\n": b"END\r\n",  # it shows the protocol
+        b"get a\r\n": b"END\r\n",  # determines the protocol
         b"set a 0 0 1\r\nx\r\n": b"STORED\r\n",
         b"get a \r\n": b"VALUE a 0 1\r\nx\r\nEND\r\n",
         b"version\r\n": None,
@@ -179,7 +179,7 @@ def times(monkeypatch):
 
 
 def compare(pair, data):
-    """Send the same to both, and compare what clients, items and counters show."""
+    """Send the same data to both; compare replies, items and counters."""
     first, second = [one.send(data) for one in pair]
     assert first == second, data
     for one, other in zip(*[one.state for one in pair], strict=True):
@@ -201,7 +201,7 @@ def test_any_commands(pair, seed):
 def test_commands_together(pair, seed):
     choice = random.Random(seed)
     for one in pair:
-        # A gat without a shortcut counts as two uses, and where the input is cut decides on that.
+        # A gat without a shortcut counts as two uses; the cuts decide whether it has one.
         one.bits = FETCHED
     for _ in range(60):
         commands = [
@@ -225,7 +225,7 @@ def test_any_binary_commands(pair, seed):
 
 
 MANY = 8_000
-"""Items, for which runs look ahead."""
+"""A number of items for which runs look ahead."""
 
 
 def fill(worker):
@@ -441,7 +441,7 @@ def test_no_reference_is_lost(make):
     assert sys.getallocatedblocks() - blocks < 500
 
 
-def test_what_is_no_table_is_refused(make):
+def test_other_objects_than_tables_are_refused(make):
     worker = make(native=True)
     engine = worker.server.engine
     with pytest.raises(TypeError):
@@ -453,7 +453,7 @@ def test_what_is_no_table_is_refused(make):
 
 
 def test_two_processes(make, board):
-    """One of them in C, one in Python, on few keys: no change is lost, and no value is torn."""
+    """One process in C, one in Python, on few keys: no change is lost, and no value is torn."""
     first = make(native=True)
     other = Worker(first.mapping, board, native=False, number=1)
     first.mapping.table.attach(0)
@@ -506,7 +506,7 @@ def test_two_processes(make, board):
     "change", [b"incr n 1\r\n", b"append n 0 0 0\r\n\r\n"], ids=["incr", "append"]
 )
 def test_a_touch_is_not_undone_by_a_change_in_another_process(make, board, change):
-    """Half of the changes are made in C, half in Python; a few touches in a thousand met one."""
+    """Half of the changes are made in C, half in Python; a few touches in a thousand meet one."""
     first = make(native=True)
     others = [Worker(first.mapping, board, native=native, number=1) for native in (True, False)]
     first.mapping.table.attach(0)
@@ -518,8 +518,9 @@ def test_a_touch_is_not_undone_by_a_change_in_another_process(make, board, chang
         try:
             table.attach(1)
             os.close(gone)
-            os.set_blocking(going, False)
-            while select.select([going], [], [], 0) == ([], [], []):
+            ended = select.poll()
+            ended.register(going)
+            while not ended.poll(0):
                 for other in others:
                     other.send(change * 50)
             os._exit(0)
