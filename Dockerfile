@@ -5,7 +5,7 @@ ARG PYTHON=python:3.11.13-slim-bookworm
 FROM ${PYTHON} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
-# What compiles the table that workers share; the image has no compiler.
+# The compiler for the table that workers share; the image itself contains none.
 # hadolint ignore=DL3008,DL3009
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev
 # Rarely changing layers first: the build tools, which stay in this stage, and memlite's dependencies.
@@ -24,7 +24,7 @@ RUN /tools/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /w
     && /tools/bin/python hatch_build.py \
     && cp --parents memlite/memory/shared/_native.*.so memlite/proxy/_native.*.so memlite/server/connections/_native.*.so memlite/server/execution/_native.*.so memlite/server/execution/records/_native.*.so \
         /opt/memlite/lib/python3*/site-packages/
-# The image is read-only for its user, so compile now. Invalidation by hash, because timestamps differ between builds.
+# The user cannot write to the image, so compile now. Not invalidated by timestamps, which differ between builds.
 RUN python -m compileall -q --invalidation-mode unchecked-hash /opt/memlite/lib
 
 # The one-shot test of compose.yaml.
@@ -46,10 +46,10 @@ RUN groupadd --gid 11211 memlite \
     && install --directory --owner memlite --group memlite --mode 0700 /data
 COPY --from=build /opt/memlite /opt/memlite
 COPY scripts/containers/health.py /opt/memlite/
-# A worker for each core that the container may use; one core is served by one process.
-# Loopback would be reachable only from within the container's own network namespace.
+# One worker per core that the container may use; on one core, a single process.
+# Listening on loopback would allow connections only from the container itself.
 ENV PATH=/opt/memlite/bin:$PATH PYTHONDONTWRITEBYTECODE=1 MEMLITE_LISTEN=0.0.0.0 MEMLITE_THREADS=auto
-# Numeric, because Kubernetes cannot tell from a name that the user is not root.
+# Numeric, because Kubernetes cannot determine from a name that the user is not root.
 USER 11211:11211
 WORKDIR /data
 VOLUME /data

@@ -1,4 +1,4 @@
-# Addresses and names that stay the same when VMs are replaced: of each single server, and of each managed group.
+# Addresses and names that stay the same when VMs are replaced: one for each single server and each managed group.
 
 locals {
   # The names of single servers, such as pages-1, of managed groups, and of a cluster's proxies.
@@ -6,7 +6,7 @@ locals {
 
   addresses = { for name, address in google_compute_address.server : name => address.address }
 
-  # What clients connect to.
+  # The hosts that clients connect to.
   hosts = { for name in local.addressed : name => var.dns_domain == null ? local.addresses[name] : "${name}.${var.dns_domain}" }
 }
 

@@ -1,4 +1,4 @@
-# Items are under items/, what VMs install under install/, who belongs to a cluster under cluster/.
+# Items are under items/, packages for the VMs under install/, and the members of a cluster under cluster/.
 
 resource "google_storage_bucket" "bucket" {
   project                     = var.project

@@ -1,5 +1,5 @@
-# A cluster: nodes, which hold a share of the items each, and proxies in front of them. Both are managed groups, as those
-# of servers (groups.tf). Nodes register in the bucket, under cluster/, where the proxies find them.
+# A cluster: nodes, each of which holds a share of the items, and proxies in front of them. Both are managed groups, like
+# those of servers (groups.tf). Nodes register in the bucket, under cluster/, where the proxies find them.
 
 locals {
   cluster_url = "${local.bucket}/cluster"
@@ -25,7 +25,7 @@ locals {
     },
   )
 
-  # The nodes' certificate has the proxies' name, not those of VMs that come and go, so it cannot be verified.
+  # The nodes' certificate contains the proxies' name, not the names of short-lived VMs, so it cannot be verified.
   proxy_flags = local.tls ? ["--enable-ssl", "--node-tls", "--node-tls-skip-verify"] : []
 
   # Quoted for systemd, which expands percent signs.
@@ -34,14 +34,14 @@ locals {
     local.proxy_flags,
   ))
 
-  # How the start-up scripts of nodes and proxies differ from those of servers.
+  # The differences between the start-up scripts of nodes and proxies and those of servers.
   cluster_startup = {
     nodes = {
       identity = trimspace(templatefile("${path.module}/startup_node.sh.tftpl", { port = var.port }))
     }
     proxies = {
       unit = replace(local.startup.unit, "/(?m)^ExecStart=.*$/", "ExecStart=/opt/memlite/current/bin/memlite proxy ${local.proxy_arguments}")
-      # The unit has all settings.
+      # The unit contains all settings.
       environment  = "# A proxy's settings are in its unit."
       secrets_list = join("\n", values(local.secrets_lines))
     }

@@ -1,9 +1,9 @@
-# Networks of Google Cloud deny all ingress that no rule allows.
+# Networks of Google Cloud deny all ingress unless a rule allows it.
 
 locals {
   firewall = var.existing_network == null || try(var.existing_network.create_firewall_rules, false)
 
-  # Where the servers and proxies listen that gcp-bench --study starts.
+  # The ports of the servers and proxies that gcp-bench --study starts.
   study_ports = { first = 21000, last = 21099 }
 }
 
@@ -12,10 +12,10 @@ resource "google_compute_firewall" "clients" {
 
   project     = local.network_project
   name        = "${var.name}-clients"
-  description = "memcached's protocol, from the configured ranges, the load generators, and a subnet of memlite's own"
+  description = "memcached's protocol, from the configured ranges, the load generators, and the subnet that the module creates"
   network     = local.network
   direction   = "INGRESS"
-  # Others may use an existing subnet.
+  # An existing subnet may be shared with other users.
   source_ranges = concat(var.existing_network == null ? [var.subnet_range] : [], var.client_ranges)
   source_tags   = [local.load_tag]
   target_tags   = [local.server_tag]
@@ -83,7 +83,7 @@ resource "google_compute_firewall" "study_ssh" {
 
   project     = local.network_project
   name        = "${var.name}-study-ssh"
-  description = "SSH from load generators, by which gcp-bench --study starts servers and proxies"
+  description = "SSH from load generators, which gcp-bench --study uses to start servers and proxies"
   network     = local.network
   direction   = "INGRESS"
   source_tags = [local.load_tag]

@@ -1,10 +1,10 @@
-# Servers with a bucket or Valkey hold nothing that another one could not read from there, so Google may replace them at any time:
-# they are managed instance groups, each behind a load balancer whose address stays the same.
+# Servers with a bucket or Valkey hold no data of their own, so Google may replace them at any time: they are managed
+# instance groups, each behind a load balancer whose address stays the same.
 
 locals {
   managed = { for group, settings in var.servers : group => settings if coalesce(settings.managed, contains(["bucket", "valkey"], settings.backend)) }
 
-  # The proxies of a cluster are such servers, too. Its nodes are not behind an address: each of them has other items.
+  # This includes the proxies of a cluster. Its nodes are not behind a common address, because each holds different items.
   balanced = merge(local.managed, local.proxies)
   groups   = merge(local.balanced, local.nodes)
 
@@ -56,7 +56,7 @@ resource "google_compute_instance_template" "server" {
   metadata = local.metadata[each.key]
 
   lifecycle {
-    # The group uses the old one until it has the new one.
+    # The group uses the old template until it has the new one.
     create_before_destroy = true
 
     precondition {
@@ -88,8 +88,8 @@ resource "google_compute_region_instance_group_manager" "server" {
   }
 
   update_policy {
-    # An update of nodes loses their items, so it waits for somebody who replaces them one by one; nor are they moved
-    # only to balance zones.
+    # An update of nodes loses their items, so nodes are only updated when an operator replaces them one by one. They
+    # are also never moved just to balance zones.
     type                         = contains(keys(local.nodes), each.key) ? "OPPORTUNISTIC" : var.updates.type
     instance_redistribution_type = contains(keys(local.nodes), each.key) ? "NONE" : null
     minimal_action               = "REPLACE"
@@ -98,7 +98,7 @@ resource "google_compute_region_instance_group_manager" "server" {
     max_unavailable_fixed = var.updates.max_unavailable
   }
 
-  # What an old template installs may be gone from the bucket.
+  # The package of an old template may have been deleted from the bucket.
   instance_lifecycle_policy {
     force_update_on_repair = "YES"
   }
@@ -149,7 +149,7 @@ resource "google_compute_health_check" "healing" {
   depends_on = [google_project_service.apis]
 }
 
-# The load balancer passes packets through. It is no hop of its own.
+# The load balancer passes packets through, and adds no hop.
 
 resource "google_compute_region_backend_service" "server" {
   for_each = local.balanced
@@ -168,7 +168,7 @@ resource "google_compute_region_backend_service" "server" {
   }
 
   lifecycle {
-    # A group with other zones is another group, which cannot be exchanged while it is in use.
+    # Changing the zones creates a new group; the old one cannot be deleted while it is in use.
     replace_triggered_by = [google_compute_region_instance_group_manager.server[each.key].distribution_policy_zones]
   }
 }

@@ -29,9 +29,9 @@ resource "google_project_iam_member" "server" {
 
 resource "google_storage_bucket_iam_member" "server" {
   for_each = toset([
-    # To read, write, delete and list items.
+    # For reading, writing, deleting and listing items.
     "roles/storage.objectUser",
-    # For storage.buckets.get, so that memlite warns at start-up if soft delete or versioning would cost money.
+    # For storage.buckets.get, so that memlite can warn at start-up if soft delete or versioning would cost money.
     "roles/storage.legacyBucketReader",
   ])
 

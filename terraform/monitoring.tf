@@ -1,13 +1,13 @@
-# The Ops Agent on servers, and alerts: that a VM is down, that memlite does not answer, that it failed. With
-# monitoring.metrics, memlite's own metrics, a dashboard, and alerts on them.
+# The Ops Agent on servers, and alerts if a VM is down, memlite does not respond, or memlite failed. With
+# monitoring.metrics, also memlite's own metrics, a dashboard, and alerts on the metrics.
 
 locals {
   agent = var.monitoring.agent ? var.monitoring.agent_version : ""
 
-  # The agent's receiver knows neither passwords nor TLS.
+  # The agent's receiver supports neither passwords nor TLS.
   statistics = var.secrets.users == null && !local.tls
 
-  # Loopback alone, and without TLS.
+  # On loopback only, and without TLS.
   http_port = 9150
   http      = "${local.tls ? "notls:" : ""}127.0.0.1:${local.http_port}"
 
@@ -25,7 +25,7 @@ locals {
   is_ours     = "metadata.user_labels.memlite = \"${var.name}\""
   of_instance = "resource.type = \"gce_instance\""
 
-  # What a running memlite reports, by the agent: its statistics, or at least that there is such a process.
+  # The signal that memlite is running, as reported by the agent: its statistics, or at least its process.
   sign_of_life = join(" AND ", concat([local.of_instance, local.is_ours], local.statistics ? [
     "metric.type = \"workload.googleapis.com/memcached.connections.current\"",
     ] : [
@@ -33,7 +33,7 @@ locals {
     "metric.labels.process = \"memlite\"",
   ]))
 
-  # Errors that memlite logs, and what systemd logs when memlite crashes, hangs or does not start.
+  # Errors that memlite logs, and messages that systemd logs when memlite crashes, hangs or does not start.
   failures = join(" AND ", [
     local.of_instance,
     "log_id(\"journal\")",
@@ -86,12 +86,12 @@ resource "google_monitoring_alert_policy" "silent" {
   for_each = { for group, settings in merge(var.servers, local.groups) : group => settings if local.alerts && var.monitoring.agent && settings.count > 0 }
 
   project               = var.project
-  display_name          = "${var.name}: ${each.key}: fewer than ${each.value.count} memlite answer"
+  display_name          = "${var.name}: ${each.key}: fewer than ${each.value.count} memlite servers respond"
   combiner              = "OR"
   notification_channels = var.monitoring.notification_channels
   user_labels           = local.labels
 
-  # Replaced VMs leave their time series behind, so those that report are counted.
+  # Replaced VMs leave their time series behind, so only series with recent data are counted.
   conditions {
     display_name = "fewer than ${each.value.count} for ten minutes"
 
@@ -100,7 +100,7 @@ resource "google_monitoring_alert_policy" "silent" {
       comparison      = "COMPARISON_LT"
       threshold_value = each.value.count
       duration        = "600s"
-      # None at all is fewer.
+      # No data at all also means fewer.
       evaluation_missing_data = "EVALUATION_MISSING_DATA_ACTIVE"
 
       aggregations {
@@ -182,7 +182,7 @@ resource "google_monitoring_alert_policy" "metric" {
       evaluation_interval = "60s"
       rule_group          = "memlite"
       alert_rule          = each.key
-      # Metrics of what no server has yet do not exist.
+      # A metric does not exist until a server has reported it.
       disable_metric_validation = true
     }
   }

@@ -1,4 +1,4 @@
-# A network of the module's own, unless there is an existing one.
+# The module's own network, unless an existing one is used.
 
 locals {
   own_network = var.existing_network == null ? 1 : 0

@@ -45,17 +45,17 @@ output "cluster" {
 
   precondition {
     condition     = var.cluster == null || length(setintersection(keys(var.servers), ["nodes", "proxies"])) == 0
-    error_message = "With a cluster, no group of servers can be named nodes or proxies: these are the names of its own groups."
+    error_message = "With a cluster, no group of servers can be named nodes or proxies, which are the names of the cluster's groups."
   }
 
   precondition {
     condition     = var.cluster == null || var.secrets.tls_client_ca == null
-    error_message = "A cluster excludes tls_client_ca: its nodes would refuse the proxies, which have no certificates of clients."
+    error_message = "tls_client_ca cannot be used with a cluster: its nodes would refuse the proxies, which have no client certificates."
   }
 
   precondition {
     condition     = var.secrets.node_password == null || var.cluster != null
-    error_message = "node_password is for a cluster, which is null."
+    error_message = "node_password requires a cluster, but cluster is null."
   }
 }
 
@@ -71,12 +71,12 @@ output "proxies" {
 
   precondition {
     condition     = local.proxy_count == 0 || var.cluster != null
-    error_message = "proxies have nothing to stand in front of: set cluster, such as cluster = { nodes = 3 }, or leave proxies out."
+    error_message = "proxies require a cluster: set cluster, such as cluster = { nodes = 3 }, or leave proxies out."
   }
 
   precondition {
     condition     = local.proxy_count == 0 || (var.secrets.users == null) == (var.secrets.node_password == null)
-    error_message = "With secrets.users, the nodes ask the proxies for a password as well: set secrets.node_password, and add a line proxy:<password> to the users."
+    error_message = "With secrets.users, the nodes also require a password from the proxies: set secrets.node_password, and add a line proxy:<password> to the users."
   }
 }
 
@@ -121,7 +121,7 @@ output "bench_targets" {
 }
 
 output "study" {
-  description = "For `gcp-bench --study`: the network tag of all VMs with servers, and the ports that they may use for it."
+  description = "For `gcp-bench --study`: the network tag of all server VMs, and the ports that a study may use."
   value = {
     tag   = local.server_tag
     ports = "${local.study_ports.first}:${local.study_ports.last}"

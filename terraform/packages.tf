@@ -1,11 +1,11 @@
-# What VMs install: memlite, and the dependencies that are locked in requirements/. Both are identified by their SHA-256,
-# which is in the start-up script: servers may write to the bucket, but what they install cannot be replaced there.
+# The packages that VMs install: memlite, and the dependencies locked in requirements/. Both are identified by their
+# SHA-256 in the start-up script: servers may write to the bucket, but cannot replace the packages there.
 
 locals {
-  # Of the checkout that this module is part of.
+  # The version of the checkout that contains this module.
   version = one(regex("(?m)^__version__ = \"([^\"]+)\"$", file("${path.module}/../memlite/core/version.py")))
 
-  # With build tools, which a package from git needs. The load tester's have those for Valkey as well.
+  # Including build tools, which a package from git needs. Those of the load tester also include Valkey's.
   requirements = {
     server = "${path.module}/../requirements/${local.valkey == 1 ? "bench" : "gcs"}.txt"
     load   = "${path.module}/../requirements/bench.txt"

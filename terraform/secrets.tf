@@ -1,4 +1,4 @@
-# Passwords and certificates stay in Secret Manager: settings, metadata and Terraform's state have only their names. A VM
+# Passwords and certificates stay in Secret Manager: settings, metadata and Terraform's state contain only their names. A VM
 # fetches them with startup_secrets.py.
 
 locals {
@@ -9,12 +9,12 @@ locals {
 
   secrets_folder = "/etc/memlite/secrets"
 
-  # Lines for startup_secrets.py: a file, and a version of a secret.
+  # Lines for startup_secrets.py: a file, and the version of a secret.
   secrets_lines = { for name, secret in local.secrets :
     name => "${name} projects/${coalesce(secret.project, var.project)}/secrets/${secret.id}/versions/${coalesce(secret.version, "latest")}"
   }
 
-  # The password for nodes is that of the proxies alone.
+  # The password for the nodes is only for the proxies.
   secrets_list = join("\n", [for name, line in local.secrets_lines : line if name != "node_password"])
 
   tls = var.secrets.tls_certificate != null

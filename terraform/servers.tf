@@ -4,7 +4,7 @@ locals {
   server_tag = "${var.name}-server"
   load_tag   = "${var.name}-load"
 
-  # Single servers. Their items are in memory or on the boot disk, so that another VM cannot take their place.
+  # Single servers. Their items are in memory or on the boot disk, so another VM cannot take their place.
   servers = merge([for group, settings in var.servers : {
     for number in range(1, settings.count + 1) : "${group}-${number}" => merge(settings, { group = group })
   } if !contains(keys(local.managed), group)]...)
@@ -20,7 +20,7 @@ locals {
   environments = { for group, settings in merge(var.servers, local.nodes) : group => join("\n", [
     for option, value in merge(
       var.monitoring.metrics ? { HTTP = local.http } : {},
-      # A worker for each core, where several can serve.
+      # One worker per core, if several workers are possible.
       settings.backend == "memory" && !contains(keys(local.nodes), group) ? { THREADS = "auto" } : {},
       { for option, value in settings.options : upper(replace(option, "-", "_")) => value },
       {
@@ -55,7 +55,7 @@ locals {
   metadata = { for group in setunion(keys(var.servers), keys(local.groups)) : group => {
     enable-oslogin         = "TRUE"
     block-project-ssh-keys = "TRUE"
-    # A change of metadata_startup_script would replace the VM. A change here is run by the VM's watcher.
+    # A change to metadata_startup_script would replace the VM. A change here is applied by the VM's watcher.
     startup-script = templatefile("${path.module}/startup.sh.tftpl", merge(local.startup, {
       arguments    = "${local.install.server} --unit memlite.service --environment memlite.env"
       environment  = try(local.environments[group], "")

@@ -8,6 +8,6 @@ resource "google_project_service" "apis" {
 
   project = var.project
   service = "${each.value}.googleapis.com"
-  # Other resources in the project may use it.
+  # Other resources in the project may use the API.
   disable_on_destroy = false
 }

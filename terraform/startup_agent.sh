@@ -8,7 +8,7 @@ version=$1
 wanted=$2
 sources=/etc/apt/sources.list.d/google-cloud-ops-agent.list
 config=/etc/google-cloud-ops-agent/config.yaml
-# Google's images for Debian have the key.
+# Google's images for Debian contain the key.
 key=/usr/share/keyrings/cloud.google.gpg
 
 # shellcheck disable=SC1091 # the system's

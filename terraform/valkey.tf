@@ -1,11 +1,11 @@
 # Memorystore for Valkey, which servers with `backend = "valkey"` share: private, with TLS, and with access tokens of their
-# service account in place of a password. There is one if a group needs it.
+# service account in place of a password. It is created only if a group needs it.
 
 locals {
   valkey_groups = [for group, settings in var.servers : group if settings.backend == "valkey"]
   valkey        = length(local.valkey_groups) > 0 ? 1 : 0
 
-  # The address at which clients find out about the shards.
+  # The address at which clients discover the shards.
   valkey_address = one(flatten([for instance in google_memorystore_instance.valkey : [
     for endpoint in instance.endpoints : [
       for connection in endpoint.connections : [
@@ -15,7 +15,7 @@ locals {
     ]
   ]]))
 
-  # The CA is the instance's own, so a certificate that it has signed is the instance's, whatever name it is for.
+  # The CA belongs to this instance alone, so any certificate that it signed is the instance's, regardless of the name in it.
   valkey_url = local.valkey == 0 ? "" : join("&", concat(
     ["valkeys://${local.valkey_address}/items?cluster=1", "iam=1", "verify=ca", "ca_cert=/etc/memlite/valkey-ca.pem"],
     var.valkey.wait == 0 ? [] : ["wait=${var.valkey.wait}"],
@@ -35,7 +35,7 @@ locals {
   } }
 }
 
-# Lets Google create the addresses of the instance in the subnet. With an existing network, whoever owns it has created one.
+# Lets Google create the addresses of the instance in the subnet. With an existing network, its owner must have created one.
 resource "google_network_connectivity_service_connection_policy" "valkey" {
   count = local.valkey * local.own_network
 

@@ -158,7 +158,7 @@ variable "servers" {
 
 variable "valkey" {
   description = <<-END
-    The Memorystore for Valkey of groups with `backend = "valkey"`, which is created if there is one. Changes are
+    The Memorystore for Valkey for groups with `backend = "valkey"`; created only if there is such a group. Changes are
     acknowledged once `wait` replicas have them. `append_fsync` is `EVERY_SEC`, `ALWAYS` or `NEVER`. With
     `existing_network`, the network needs a service connection policy for `gcp-memorystore` in the region.
   END
@@ -190,7 +190,7 @@ variable "valkey" {
 
   validation {
     condition     = var.valkey.wait >= 0 && var.valkey.wait <= var.valkey.replicas && floor(var.valkey.wait) == var.valkey.wait
-    error_message = "wait must be a whole number of replicas, at most those that there are."
+    error_message = "wait must be a whole number, and at most replicas."
   }
 
   validation {
@@ -294,7 +294,7 @@ variable "proxies" {
     condition = alltrue([for option in keys(var.proxies.options) : !startswith(replace(option, "-", "_"), "node_") &&
       !contains(["auth_file", "cluster", "daemon", "enable_ssl", "hash", "hash_tag", "listen", "nodes", "port", "topology", "unix_socket", "user"], replace(option, "-", "_"))
     ])
-    error_message = "The module sets the options auth_file, cluster, daemon, enable_ssl, listen, nodes, port, topology, unix_socket, user and those that begin with node_; see its variables. The cluster says how keys are spread, not hash and hash_tag."
+    error_message = "The module sets the options auth_file, cluster, daemon, enable_ssl, listen, nodes, port, topology, unix_socket, user and those that begin with node_; see its variables. The distribution of keys is defined by the cluster, not by hash and hash_tag."
   }
 
   validation {
@@ -306,9 +306,9 @@ variable "proxies" {
 
 variable "updates" {
   description = <<-END
-    How managed groups are updated: `PROACTIVE` replaces all VMs, `OPPORTUNISTIC` only those that are replaced anyway.
-    `max_surge` new ones at a time (by default one for each zone) are created before old ones are deleted, of which
-    `max_unavailable` may be missing; Google requires 0 or at least the number of zones. `initial_delay` is how many seconds
+    How managed groups are updated: `PROACTIVE` replaces all VMs; `OPPORTUNISTIC` updates VMs only when they are replaced for other reasons.
+    `max_surge` new ones at a time (by default one per zone) are created before old ones are deleted, and at most
+    `max_unavailable` may be unavailable; Google requires 0 or at least the number of zones. `initial_delay` is how many seconds
     a new VM may take to install memlite before it is replaced.
   END
   type = object({
@@ -374,7 +374,7 @@ variable "image" {
 }
 
 variable "desired_status" {
-  description = "`RUNNING`, or `TERMINATED` to stop single VMs, whose disks are kept, and to delete those of managed groups."
+  description = "`RUNNING`, or `TERMINATED` to stop single VMs, whose disks are kept, and to delete the VMs of managed groups."
   type        = string
   default     = "RUNNING"
   nullable    = false
@@ -412,7 +412,7 @@ variable "package" {
 
   validation {
     condition     = var.package.sha256 == null || (can(regex("^[0-9a-f]{64}$", var.package.sha256)) && var.package.version != null)
-    error_message = "sha256 must be the 64 hexadecimal digits of the distribution of the version that is set beside it."
+    error_message = "sha256 must be the 64 hexadecimal digits of the hash of a distribution of version, which must also be set."
   }
 
   validation {
@@ -465,7 +465,7 @@ variable "secrets" {
     condition = alltrue([for secret in values(var.secrets) : secret == null || can(
       regex("^(projects/[a-z0-9-]+/secrets/)?[A-Za-z0-9_-]{1,255}(/versions/([0-9]+|latest))?$", secret)
     )])
-    error_message = "A secret is the name of one in Secret Manager, such as memlite-users or projects/my-project/secrets/memlite-users. It is not the password itself: that would be stored in Terraform's state."
+    error_message = "A secret must be the name of a secret in Secret Manager, such as memlite-users or projects/my-project/secrets/memlite-users, not the password itself, which would be stored in Terraform's state."
   }
 
   validation {
@@ -486,10 +486,10 @@ variable "secrets" {
 
 variable "existing_network" {
   description = <<-END
-    IDs of a network and of a subnet in the region to use instead of creating them: `projects/<project>/global/networks/<name>`
+    IDs of an existing network and a subnet in the region, which are used instead of new ones: `projects/<project>/global/networks/<name>`
     and `projects/<project>/regions/<region>/subnetworks/<name>`. With a shared VPC, the project is the host project. The
-    subnet needs Private Google Access, and the network a way to packages, such as Cloud NAT. `create_firewall_rules =
-    false` if somebody else opens the ports.
+    subnet needs Private Google Access, and the network needs access to packages, such as Cloud NAT. Set `create_firewall_rules =
+    false` if the ports are opened elsewhere.
   END
   type = object({
     network               = string
@@ -554,9 +554,8 @@ variable "subnet_range" {
 variable "client_ranges" {
   description = <<-END
     Other ranges that may connect to the servers, such as those of a network peered with this one, or of an existing
-    subnet. No range may be
-    wider than /8: without `secrets` the servers require no password, so any client that can connect can read and change
-    everything.
+    subnet. No range may be wider than /8: without `secrets` the servers require no password, so any client that can connect can read and
+    change everything.
   END
   type        = list(string)
   default     = []
@@ -629,10 +628,10 @@ variable "bucket_force_destroy" {
 
 variable "monitoring" {
   description = <<-END
-    `agent`: the Ops Agent on servers, in `agent_version`, sends logs and statistics to Google. `enabled`: alerts that a VM is
-    down, that fewer memlite answer than there should be, and that memlite failed, sent to channels such as
+    `agent`: the Ops Agent on servers, in `agent_version`, sends logs and statistics to Google. `enabled`: alerts if a VM is
+    down, if fewer memlite servers respond than expected, or if memlite failed, sent to channels such as
     `projects/<project>/notificationChannels/<number>`. `metrics`: servers and nodes serve memlite's own metrics on
-    loopback (`--http`), the agent sends them, there is a dashboard and, with `enabled`, there are alerts on them.
+    loopback (`--http`), the agent sends them, and a dashboard shows them; with `enabled`, there are also alerts on them.
   END
   type = object({
     agent                 = optional(bool, true)

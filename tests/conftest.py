@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# The time that an example takes depends on the machine and on what has to be imported for it, more
-# than on what is tested. Each run draws other examples; .ci/run always draws the same.
+# The time of an example depends on the machine and on the imports it causes more than on the code
+# under test. Each run draws different examples; .ci/run always draws the same ones.
 settings.register_profile("memlite", deadline=None, max_examples=50)
 settings.register_profile("ci", settings.get_profile("ci"), max_examples=50)
 settings.load_profile("memlite")
@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Ignore files that do not use the mark: with ``-m`` alone pytest would import all of them."""
+    """Ignore files that do not use the mark: with ``-m`` alone, pytest would import all files."""
     mark = config.getoption("--marked")
     if mark is None or collection_path.suffix != ".py":
         return None
@@ -29,16 +29,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Collect without the garbage collector: what is made here stays until the end."""
+    """Collect without the garbage collector: objects created here live until the end."""
     gc.disable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have half of the workers of pytest-xdist begin with the slow tests, the longest first.
+    """Let half of the workers of pytest-xdist start with the slow tests, the longest first.
 
-    Slow tests mostly wait, and the others need the processors meanwhile. A worker begins with one
-    of as many parts of the list as there are workers; later it takes from the longest of the
-    others.
+    Slow tests mostly wait, so fast tests can use the processors meanwhile. pytest-xdist divides
+    the list into one part for each worker; a worker that has finished its part takes tests from
+    the longest remaining one.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers == 1:
@@ -59,8 +59,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def parts_of_slow(slow: list[pytest.Item], count: int) -> list[list[pytest.Item]]:
     """Divide the slow tests into parts.
 
-    Each begins with some of those that tests/longest.txt lists. Then those of a file follow each
-    other, as their fixtures may take long and are made by each worker that runs one of them.
+    Each part begins with some of the tests listed in tests/longest.txt. Then, the tests of a file
+    stay together, as their fixtures may be slow and every worker that runs one creates them.
     """
     path = Path(__file__).with_name("longest.txt")
     names = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
@@ -81,17 +81,17 @@ def parts_of_slow(slow: list[pytest.Item], count: int) -> list[list[pytest.Item]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Exempt what has been collected from garbage collection.
+    """Exempt the objects created by test collection from garbage collection.
 
-    These are more than a million objects. Every full collection, and so every gc.collect() of a
-    test, would go through all of them.
+    There are more than a million. Every full collection, and so every gc.collect() of a test,
+    would traverse all of them.
     """
     gc.freeze()
     gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Append how many tests passed, failed and were skipped to the file MEMLITE_TEST_TALLY."""
+    """Append the numbers of passed, failed and skipped tests to the file MEMLITE_TEST_TALLY."""
     path = os.environ.get("MEMLITE_TEST_TALLY")
     if path is None or "PYTEST_XDIST_WORKER" in os.environ:
         return

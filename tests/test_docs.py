@@ -269,7 +269,7 @@ def test_every_page_is_listed() -> None:
 
 
 def test_the_map_of_the_architecture_is_short() -> None:
-    """What needs more room is a decision record, or a figure on the page about performance."""
+    """Longer texts belong in a decision record, or as a figure on the page about performance."""
     assert len((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split()) <= 2500
 
 
@@ -281,7 +281,7 @@ def test_the_readme_is_short() -> None:
     assert len(before_the_links.split()) <= 900
 
 
-def test_figures_in_the_readme_are_those_that_were_measured() -> None:
+def test_figures_in_the_readme_equal_the_measurements() -> None:
     rows = re.findall(r"(?m)^\| (.+) \|$", (ROOT / "docs" / "performance.md").read_text())
     cells = {row.split(" | ")[0]: row.split(" | ")[1:] for row in rows}
     readme = (ROOT / "README.md").read_text()
@@ -306,7 +306,7 @@ def test_files_named_in_the_documentation_exist() -> None:
             assert any(f"/{file}".endswith(f"/{path}") for file in files), f"{page.name}: {path}"
 
 
-def test_what_a_command_passes_through_is_where_the_architecture_page_says() -> None:
+def test_functions_on_the_architecture_page_exist() -> None:
     blocks = texts(ROOT / "docs" / "architecture.md", "text")
     steps = [
         step

@@ -63,7 +63,7 @@ class BackendUrl:
         """
         for name in self.options:
             if name not in names:
-                known = f"its options are {', '.join(names)}" if names else "it has none"
+                known = f"valid options are {', '.join(names)}" if names else "it has no options"
                 raise ConfigError(f"--backend: {self.scheme}: unknown option {name!r}; {known}")
         return self.options
 
@@ -110,12 +110,12 @@ def parse_url(text: str) -> BackendUrl:
         raise ConfigError(f"--backend: not a URL: {text!r} ({error})") from None
     if not parts.scheme or "://" not in text:
         raise ConfigError(
-            f"--backend: not a URL: {text!r}; such as memory://, "
+            f"--backend: not a URL: {text!r}; use for example memory://, "
             "file:///var/lib/memlite/cache.json, gs://bucket/prefix or valkey://host:6379/prefix"
         )
     options = dict(pairs)
     if len(options) < len(pairs):
-        raise ConfigError(f"--backend: an option is given twice in {text!r}")
+        raise ConfigError(f"--backend: duplicate option in {text!r}")
     if parts.fragment:
         raise ConfigError(f"--backend: a '#' must be written %23 in {text!r}")
     return BackendUrl(text, parts.scheme, parts.netloc, unquote(parts.path), options)
@@ -158,7 +158,7 @@ def _factory(scheme: str) -> BackendFactory:
     point = plugins.get(scheme)
     if point is None:
         known = ", ".join(f"{name}://" for name in sorted({*_BUILT_IN, *plugins}))
-        raise ConfigError(f"--backend: unknown scheme {scheme!r}; known are {known}")
+        raise ConfigError(f"--backend: unknown scheme {scheme!r}; known schemes are {known}")
     try:
         return cast("BackendFactory", point.load())
     except Exception as error:  # noqa: BLE001 - whatever another package's import may raise

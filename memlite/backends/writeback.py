@@ -111,7 +111,7 @@ class WriteBack(Backend):
                         await asyncio.sleep(_RETRY_SECONDS)
         except TimeoutError:
             lost = len(self._held.keys() | self._stores.keys())
-            _log.error("%d items are lost: they could not be stored", lost)
+            _log.error("lost %d items that could not be stored", lost)
             await self._give_up()
         finally:
             await self.inner.close()
@@ -389,7 +389,7 @@ class WriteBack(Backend):
         except MemliteError as error:
             failure = error
         except Exception as error:  # noqa: BLE001 - a bug in the backend; the item is kept
-            _log.exception("storing a held item failed", extra=log_failure("item_not_stored"))
+            _log.exception("storing a pending item failed", extra=log_failure("item_not_stored"))
             failure = StorageError("internal error")
             failure.__cause__ = error
         finally:
@@ -427,14 +427,14 @@ class WriteBack(Backend):
         self._failed += 1
         if not self._failing_since:
             self._failing_since = self._clock.now()
-            _log.warning("held items cannot be stored: %s", error, extra=log_failure("items_held"))
+            _log.warning("cannot store pending items: %s", error, extra=log_failure("items_held"))
 
     def _note_unconfirmed(self, error: UnconfirmedError) -> None:
         now = self._clock.now()
         if now >= self._warn_from:
             self._warn_from = now + _WARNING_SECONDS
             _log.warning(
-                "a held item was stored, but may be lost: %s",
+                "a pending item was stored, but may be lost: %s",
                 error,
                 extra=log_failure("item_unconfirmed"),
             )

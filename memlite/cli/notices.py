@@ -54,7 +54,7 @@ def report_ignored(settings: Settings, environment: Mapping[str, str]) -> None:
 def announce(text: str) -> None:
     """Tell a user at a terminal (but no log file) what the server does and how to stop it."""
     if sys.stderr.isatty() and not logs.is_json():
-        sys.stderr.write(f"memlite: {text}; stop it with Ctrl+C\n")
+        sys.stderr.write(f"memlite: {text}; press Ctrl+C to stop\n")
 
 
 def _warn_of_http(listener: Listener, config: Config) -> None:

@@ -32,7 +32,7 @@ SUBCOMMANDS = {
         ),
         Subcommand(
             "cluster",
-            "says where keys live, and runs a cluster to try on this machine",
+            "inspects and manages clusters, and runs one to try on this machine",
             "memlite.cluster.command",
             "",
         ),
@@ -44,7 +44,7 @@ SUBCOMMANDS = {
         ),
         Subcommand(
             "proxy",
-            "forwards commands to the nodes that have their keys",
+            "forwards commands to the nodes that store their keys",
             "memlite.cli.proxy",
             "",
         ),
@@ -56,7 +56,7 @@ SUBCOMMANDS = {
         ),
         Subcommand(
             "top",
-            "shows on a terminal what servers do",
+            "shows live statistics of servers on a terminal",
             "memlite.top.command",
             "top",
         ),

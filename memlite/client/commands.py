@@ -122,7 +122,7 @@ def check_key(key: bytes) -> bytes:
     """
     if not _is_key(key):
         raise ValueError(
-            "a key has 1 to 250 bytes, none of them white space or a control character, "
+            "a key must have 1 to 250 bytes, without white space or control characters, "
             f"not {key[:80]!r}"
         )
     return key

@@ -48,7 +48,7 @@ def read_login(
     if not password:
         raise ConfigError(
             f"{prefix}user {user}: no password in {source}"
-            + ("" if file else f"; set it, or give a --{_option(prefix)}password-file")
+            + ("" if file else f"; set it, or use --{_option(prefix)}password-file")
         )
     return TextLogin(user.encode("utf-8", "surrogateescape"), password)
 

@@ -112,7 +112,7 @@ def _read(lines: Sequence[bytes], describes: bool, hash_name: str, hash_tag: str
         found.router()
     except (ConfigError, ValueError, LookupError, TypeError, AttributeError) as error:
         shown = b" ".join(lines)[:80].decode("utf-8", "backslashreplace")
-        raise DiscoveryError(f"it answers {shown!r}: {error}") from None
+        raise DiscoveryError(f"invalid reply {shown!r}: {error}") from None
     return found
 
 
@@ -120,7 +120,7 @@ def _described(version: int, topology: Mapping[str, Any]) -> ClusterMap:
     # A newer server may send something that a client must observe to avoid corrupting data.
     unknown = topology.keys() - _PARTS_OF_A_TOPOLOGY
     if unknown:
-        raise ConfigError(f"this client does not know {', '.join(sorted(unknown))}")
+        raise ConfigError(f"this client does not support {', '.join(sorted(unknown))}")
     _check_number(topology["nodes"])
     nodes = tuple(
         MappedNode(str(node["name"]), parse_address(node["address"]), int(node["weight"]))

@@ -109,4 +109,4 @@ class Follower:
                 self._version = found.version
                 self._changed(found)
             return
-        raise DiscoveryError(f"no seed tells which nodes there are: {'; '.join(failures)}")
+        raise DiscoveryError(f"no seed could list the nodes: {'; '.join(failures)}")

@@ -61,7 +61,7 @@ class TlsSettings:
         except _EncryptedKeyError:
             raise TlsFileError(setting, path, "the key is encrypted") from None
         except ssl.SSLError as error:
-            reason = (error.reason or "not such a PEM file").lower().replace("_", " ")
+            reason = (error.reason or "not a valid PEM file").lower().replace("_", " ")
             raise TlsFileError(setting, path, reason) from None
         except OSError as error:
             raise TlsFileError(setting, path, error.strerror or str(error)) from None

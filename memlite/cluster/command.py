@@ -75,10 +75,10 @@ def _plan(options: argparse.Namespace) -> None:
     from memlite.cluster.dump import survey_all  # needs asyncio, too
 
     if not options.add and not options.remove:
-        options.parser.error("one of --add and --remove is required")
+        options.parser.error("--add or --remove is required")
     before = topology_of(options.parser, options)
     if before.move is not None:
-        raise StartError("cluster plan: keys are moving at the moment; wait until that is over")
+        raise StartError("cluster plan: a move of keys is in progress; wait until it has finished")
     try:
         after = plans.changed(
             before, options.add, options.remove, by_name=options.cluster is not None
@@ -101,13 +101,13 @@ def _try(options: argparse.Namespace) -> None:
 def command_line() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = ClusterParser(
-        prog="memlite cluster", description="Commands about clusters of several nodes."
+        prog="memlite cluster", description="Inspect and manage clusters of several nodes."
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     route = commands.add_parser(
         "route",
-        help="say where keys live, and why",
-        description="Say on which node keys live, and why. Nothing is sent to the nodes.",
+        help="show which node stores each key, and why",
+        description="Show which node stores each key, and why. Nothing is sent to the nodes.",
     )
     route.add_argument("keys", nargs="+", metavar="KEY")
     add_topology_options(route)
@@ -139,7 +139,7 @@ def command_line() -> argparse.ArgumentParser:
         type=_number(1, _MAX_NODES),
         default=_NODES,
         metavar="NUM",
-        help="how many nodes, on the ports after the proxy's (default: %(default)s)",
+        help="number of nodes, on the ports after the proxy's (default: %(default)s)",
     )
     trial.add_argument(
         "-p",
@@ -150,7 +150,7 @@ def command_line() -> argparse.ArgumentParser:
         help="the proxy's port (default: %(default)s)",
     )
     trial.add_argument(
-        "arguments", nargs="*", metavar="OPTION", help="options of the nodes, after --"
+        "arguments", nargs="*", metavar="OPTION", help="options for the nodes, after --"
     )
     trial.set_defaults(run=_try)
     return parser
@@ -158,8 +158,8 @@ def command_line() -> argparse.ArgumentParser:
 
 def _add_promote(commands: "argparse._SubParsersAction[ClusterParser]") -> None:
     for name, text in (
-        ("promote", "have all nodes of a cluster keep copies of hot keys"),
-        ("demote", "have keys read from their own node again"),
+        ("promote", "keep copies of hot keys on all nodes of a cluster"),
+        ("demote", "stop keeping copies of hot keys on all nodes"),
     ):
         parser = commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
         parser.add_argument("keys", nargs="+", metavar="KEY")
@@ -177,8 +177,8 @@ def _add_promote(commands: "argparse._SubParsersAction[ClusterParser]") -> None:
 def _add_plan(commands: "argparse._SubParsersAction[ClusterParser]") -> None:
     plan = commands.add_parser(
         "plan",
-        help="say how many items would change their node if nodes came or went",
-        description="Say how many items and bytes would change their node if nodes came or went. "
+        help="show how many items would move if nodes were added or removed",
+        description="Show how many items and bytes would move if nodes were added or removed. "
         "The nodes are asked for their items; nothing is changed.",
     )
     add_topology_options(plan)
@@ -187,14 +187,14 @@ def _add_plan(commands: "argparse._SubParsersAction[ClusterParser]") -> None:
         action="append",
         default=[],
         metavar="[NAME=]HOST:PORT",
-        help="a node that would come; may be repeated",
+        help="a node to add; may be repeated",
     )
     plan.add_argument(
         "--remove",
         action="append",
         default=[],
         metavar="NODE",
-        help="the name or address of a node that would go; may be repeated",
+        help="the name or address of a node to remove; may be repeated",
     )
     plan.add_argument("--json", action="store_true", help="show a JSON object")
     add_node_access(plan)

@@ -66,7 +66,7 @@ def parse_hot_keys(keys: Iterable[bytes]) -> tuple[HotKey, ...]:
     """
     found = tuple(HotKey(_checked(key)) for key in dict.fromkeys(keys))
     if len(found) > MAX_HOT_KEYS:
-        raise ConfigError(f"{len(found)} are more than {MAX_HOT_KEYS}")
+        raise ConfigError(f"{len(found)} keys exceed the limit of {MAX_HOT_KEYS}")
     return found
 
 
@@ -97,8 +97,8 @@ def promote(
     changed = (*kept, *new)
     if new and len(changed) > MAX_HOT_KEYS:
         raise ConfigError(
-            f"{len(changed)} hot keys, those included that were demoted in the last minute, are "
-            f"more than {MAX_HOT_KEYS}"
+            f"{len(changed)} hot keys, including those demoted in the last minute, exceed the "
+            f"limit of {MAX_HOT_KEYS}"
         )
     return changed
 
@@ -128,5 +128,5 @@ def _checked(key: bytes) -> bytes:
     longest = _LONGEST_IN_BASE64 if odd else _MAX_KEY_LENGTH
     if not 0 < len(key) <= longest:
         kind = " with white space or control characters" if odd else ""
-        raise ConfigError(f"a hot key{kind} has 1 to {longest} bytes, not {uri_encoded(key)!r}")
+        raise ConfigError(f"a hot key{kind} must have 1 to {longest} bytes: {uri_encoded(key)!r}")
     return key

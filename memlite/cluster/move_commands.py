@@ -20,9 +20,9 @@ def add_move_commands(commands: "argparse._SubParsersAction[ClusterParser]") -> 
     """Add ``add``, ``drain``, ``remove``, ``replicas``, ``resume`` and ``cancel``."""
     add = commands.add_parser(
         "add",
-        help="bring nodes into a cluster, and move their keys to them",
-        description="Bring nodes into a cluster whose members are kept in a store, and move the "
-        "keys that they take over while clients read and write through proxies.",
+        help="add nodes to a cluster, and move their keys to them",
+        description="Add nodes to a cluster whose members are kept in a store, and move the keys "
+        "that they take over, while clients read and write through proxies.",
     )
     _add_nodes(
         add,
@@ -30,36 +30,36 @@ def add_move_commands(commands: "argparse._SubParsersAction[ClusterParser]") -> 
     )
     drain = commands.add_parser(
         "drain",
-        help="move all keys of nodes to the others",
+        help="move all keys of nodes to the other nodes",
         description="Move all keys of nodes to the other members, while clients read and write "
-        "through proxies. The nodes stay as spares.",
+        "through proxies. The nodes remain as spares.",
     )
     _add_nodes(drain, "the name or address of a member")
     remove = commands.add_parser(
         "remove",
-        help="drain nodes and forget them",
-        description="Move all keys of nodes to the other members, and forget the nodes. One that "
-        "registers itself is a spare until it stops.",
+        help="drain nodes, and remove them from the cluster",
+        description="Move all keys of nodes to the other members, and remove the nodes from the "
+        "cluster. A node that registers itself remains a spare until it stops.",
     )
     _add_nodes(remove, "the name or address of a node")
     replicas = commands.add_parser(
         "replicas",
-        help="have items on several nodes",
-        description="Have each item of a cluster whose members are kept in a store on several "
-        "nodes, so that they survive the loss of one. The number can be raised later, but never "
+        help="store each item on several nodes",
+        description="Store each item of a cluster whose members are kept in a store on several "
+        "nodes, so that it survives the loss of one. The number can be raised later, but never "
         "lowered. From then on, nodes that join are spares until they are added, and clients must "
-        "go through proxies: one that goes to nodes directly changes a single copy.",
+        "use proxies: a client that connects to nodes directly changes a single copy.",
     )
     replicas.add_argument(
-        "replicas", type=_replicas, metavar="NUM", help="on how many nodes an item is"
+        "replicas", type=_replicas, metavar="NUM", help="number of nodes that store each item"
     )
     replicas.add_argument("--cluster", required=True, dest="url", metavar="URL", help=_URL)
     _add_moving(replicas)
     replicas.set_defaults(action="replicas", run=_run)
     resume = commands.add_parser(
         "resume",
-        help="go on with a move of keys that was interrupted",
-        description="Go on with a move of keys that was interrupted.",
+        help="resume a move of keys that was interrupted",
+        description="Resume a move of keys that was interrupted.",
     )
     _add_url(resume)
     _add_moving(resume)
@@ -68,15 +68,15 @@ def add_move_commands(commands: "argparse._SubParsersAction[ClusterParser]") -> 
         action="append",
         default=[],
         metavar="NAME",
-        help="a node that keys move to, and that is gone for good: the others get its keys; may be "
-        "repeated",
+        help="a node that keys move to, and that has failed permanently: the other nodes get its "
+        "keys; may be repeated",
     )
     resume.set_defaults(action="resume", run=_run)
     cancel = commands.add_parser(
         "cancel",
-        help="give a move of keys up",
-        description="Give a move of keys up. Once items have moved this is only possible if the "
-        "nodes that were to be added are gone, with the items that were there.",
+        help="cancel a move of keys",
+        description="Cancel a move of keys. Once items have moved, this is possible only if the "
+        "nodes being added have failed permanently, with the items that they held.",
     )
     _add_url(cancel)
     _add_moving(cancel)
@@ -90,7 +90,7 @@ def _add_nodes(parser: "ClusterParser", what: str) -> None:
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="say how many items and bytes would move, and change nothing",
+        help="show how many items and bytes would move, and change nothing",
     )
     parser.set_defaults(action=parser.prog.rpartition(" ")[2], run=_run)
 
@@ -112,7 +112,7 @@ def _add_moving(parser: "ClusterParser") -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a node that is gone for good and has no lease that could run out; may be repeated",
+        help="a node that has failed permanently and has no lease; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="show the result as a JSON object")
     parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")

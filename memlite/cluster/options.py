@@ -36,7 +36,7 @@ def add_topology_options(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--nodes",
         metavar="HOST:PORT,...",
-        help="the nodes' addresses (11211 if a port is left out)",
+        help="the nodes' addresses (default port: 11211)",
     )
     where.add_argument(
         "--topology", type=Path, metavar="FILE", help="a TOML file that lists the nodes"
@@ -51,23 +51,23 @@ def add_topology_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hash",
         choices=tuple(HASHES),
-        help=f"how keys are spread, with --nodes (default: {DEFAULT_HASH})",
+        help=f"with --nodes: how keys are distributed (default: {DEFAULT_HASH})",
     )
     parser.add_argument(
         "--hash-tag",
         metavar="{}",
-        help="with --nodes: two characters around the part of a key that is hashed",
+        help="with --nodes: two characters that enclose the hashed part of a key",
     )
     parser.add_argument(
         "--replicas",
         type=int,
         metavar="N",
-        help="with --nodes: on how many nodes each item is (default: 1)",
+        help="with --nodes: number of nodes that store each item (default: 1)",
     )
     parser.add_argument(
         "--write",
         choices=WRITE,
-        help="with --replicas: which nodes the reply to a change waits for (default: all)",
+        help="with --replicas: which nodes must confirm a change before the reply (default: all)",
     )
     parser.add_argument(
         "--read",
@@ -77,7 +77,7 @@ def add_topology_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--multi-gets",
         choices=MULTI_GETS,
-        help="if each node has all keys by --replicas: whether a get of several keys is split, or"
+        help="if --replicas is the number of nodes: whether a get of several keys is split, or"
         " sent to one node as a whole (default: sharded)",
     )
     parser.add_argument(
@@ -137,15 +137,17 @@ def refuse_hash(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
         ConfigError: there is such an option.
     """
     if options.hot_key is not None:
-        has = "a topology file has hot_keys = [...]"
+        use = "in a topology file, set hot_keys = [...]"
         if options.cluster is not None:
-            has = f"memlite cluster promote KEY --cluster {options.cluster}"
-        parser.error(f"--hot-key is for --nodes; {has}")
+            use = f"use memlite cluster promote KEY --cluster {options.cluster}"
+        parser.error(f"--hot-key applies only to --nodes; {use}")
     for name in ("hash", "hash_tag", "replicas", "write", "read", "multi_gets"):
         if getattr(options, name) is not None:
             flag = name.replace("_", "-")
             if options.cluster is not None and not name.startswith("hash"):
-                has = "a cluster's members have what memlite cluster replicas says"
-                parser.error(f"--{flag} is for --nodes; {has}")
-            has = "a topology file has" if options.topology else "a cluster's members have"
-            parser.error(f"--{flag} is for --nodes; {has} {name} = ...")
+                use = "replicas of a cluster are set with memlite cluster replicas"
+                parser.error(f"--{flag} applies only to --nodes; {use}")
+            use = f"in a topology file, set {name} = ..."
+            if options.cluster is not None:
+                use = "it cannot be changed for a cluster"
+            parser.error(f"--{flag} applies only to --nodes; {use}")

@@ -163,12 +163,12 @@ def changed(
         found = [node for node in nodes if text in (node.name, str(node.address))]
         if not found:
             names = ", ".join(node.name for node in nodes) or "none"
-            raise ConfigError(f"--remove: there is no node {text!r}; there are {names}")
+            raise ConfigError(f"--remove: unknown node {text!r}; known nodes: {names}")
         nodes.remove(found[0])
     for text in add:
         node = _node(text, topology.hash, by_name)
         if any(one.name == node.name or one.address == node.address for one in nodes):
-            raise ConfigError(f"--add: {node.name} at {node.address} is there already")
+            raise ConfigError(f"--add: node {node.name} at {node.address} already exists")
         nodes.append(node)
     if not nodes:
         raise ConfigError("--remove: no node would be left")
@@ -235,13 +235,13 @@ def as_text(plan: Plan) -> str:
     total, moved = plan.total, plan.moved
     share = f" ({moved.items / total.items:.1%})" if total.items else ""
     lines.append(
-        f"{moved.items:,} of {items_text(total.items)}{share} would change their node: "
+        f"{moved.items:,} of {items_text(total.items)}{share} would move: "
         f"{size_text(moved.bytes)} of {size_text(total.bytes)}"
     )
     if plan.elsewhere.items:
         lines.append(
-            f"left out, as clients of a proxy do not see them: {items_text(plan.elsewhere.items)} "
-            "on nodes that have not their key"
+            f"not counted, as clients of a proxy do not see them: "
+            f"{items_text(plan.elsewhere.items)} on nodes that do not own their key"
         )
     return "".join(f"{line}\n" for line in lines)
 

@@ -10,12 +10,12 @@ __all__ = ["as_json", "as_text", "check_key"]
 
 _MAX_KEY_LENGTH = 250
 _HASHED_WITH = {
-    "ketama": "MD5, its first 32 bits",
-    "ketama-fnv1a": "FNV-1a of 64 bits, its low 32 bits",
-    "jump": "MD5, its first 64 bits",
+    "ketama": "first 32 bits of the MD5",
+    "ketama-fnv1a": "low 32 bits of the 64-bit FNV-1a",
+    "jump": "first 64 bits of the MD5",
 }
 _REASONS = {
-    "point": "the first point on the ring that is not below the hash, or the first of all",
+    "point": "the first point on the ring at or after the hash, or else the first of all",
     "score": "the highest of all nodes, MurmurHash3 of the node's name and the key",
     "bucket": "jump hash, counted from 0; a node has as many buckets as its weight",
 }
@@ -29,8 +29,8 @@ def check_key(key: bytes) -> bytes:
     """
     if not 0 < len(key) <= _MAX_KEY_LENGTH or any(byte <= 32 or byte == 127 for byte in key):
         raise ConfigError(
-            f"cluster route: a key has 1 to {_MAX_KEY_LENGTH} bytes, none of them white space or a "
-            f"control character: {_shown(key)!r}"
+            f"cluster route: a key must have 1 to {_MAX_KEY_LENGTH} bytes, without white space or "
+            f"control characters: {_shown(key)!r}"
         )
     return key
 
@@ -41,7 +41,7 @@ def as_text(topology: Topology, key: bytes, placement: Placement) -> str:
     weight = f", weight {node.weight}" if node.weight != 1 else ""
     rows = [("node", f"{node.name} at {node.address}{weight}")]
     if placement.hashed != key:
-        rows.append(("hashed", f"{_shown(placement.hashed)}, by the hash tag {topology.hash_tag}"))
+        rows.append(("hashed", f"{_shown(placement.hashed)} (hash tag {topology.hash_tag})"))
     if placement.hash is not None:
         rows.append(("hash", f"{placement.hash} ({_HASHED_WITH[topology.hash]})"))
     rows.append((placement.reason, f"{placement.value} ({_REASONS[placement.reason]})"))

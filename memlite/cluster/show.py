@@ -44,7 +44,7 @@ def as_text(document: Document, mover: MoverNote | None = None) -> str:
 
 def _state(document: Document, entry: Entry) -> str:
     if document.move is not None and entry.name in document.move.lost:
-        return "gone"
+        return "failed"
     member = document.is_member(entry.name)
     stays = any(one.name == entry.name for one in document.target)
     state = {
@@ -61,10 +61,10 @@ def _moving(document: Document, mover: MoverNote | None) -> list[str]:
         return []
     lines = [f"keys are moving, phase {document.move.phase.value}"]
     if mover is None or mover.ended:
-        lines.append("no process moves them: memlite cluster resume goes on")
+        lines.append("no process is moving them: continue with memlite cluster resume")
     else:
         done = f"{mover.items:,} of {items_text(mover.total)}"
-        lines.append(f"moved by {mover.where}: {done} when it last said so")
+        lines.append(f"moved by {mover.where}: {done} at its last report")
     return lines
 
 

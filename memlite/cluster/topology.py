@@ -243,14 +243,14 @@ def _topology(document: Mapping[str, Any]) -> Topology:
     gutter = _gutter(document["gutter"], hash_name) if "gutter" in document else None
     if gutter is not None and on_return == "keep":
         raise ConfigError(
-            'on_return: must be "flush" with a gutter, as nodes do not get what is changed there'
+            'on_return: must be "flush" with a gutter, as nodes miss the changes made there'
         )
     hash_tag = _text(document, "hash_tag", "")
     replicas = _number(document, "replicas", 1)
     write, read = _choice(document, "write", WRITE), _choice(document, "read", READ)
     keys = document.get("hot_keys", [])
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise ConfigError('hot_keys: must be a list of keys, as ["front-page"]')
+        raise ConfigError('hot_keys: must be a list of keys, such as ["front-page"]')
     hot_keys = _hot_keys([key.encode() for key in keys])
     topology = Topology(nodes, hash_name, hash_tag, on_return, gutter, replicas, write, read)
     multi_gets = _choice(document, "multi_gets", MULTI_GETS)
@@ -271,10 +271,10 @@ def _gutter(table: object, hash_name: str) -> Gutter:
         _refuse_unknown(table, ("nodes", "ttl"))
         addresses = table.get("nodes")
         if not isinstance(addresses, list) or not all(isinstance(one, str) for one in addresses):
-            raise ConfigError('nodes: must be a list of addresses, as ["host:port"]')
+            raise ConfigError('nodes: must be a list of addresses, such as ["host:port"]')
         ttl = _number(table, "ttl", _GUTTER_TTL)
         if not 1 <= ttl <= _MAX_GUTTER_TTL:
-            raise ConfigError(f"ttl: must be seconds from 1 to {_MAX_GUTTER_TTL}, not {ttl}")
+            raise ConfigError(f"ttl: must be from 1 to {_MAX_GUTTER_TTL} seconds, not {ttl}")
         return Gutter(parse_nodes(",".join(addresses), hash_name).nodes, ttl)
     except ConfigError as error:
         raise ConfigError(f"gutter: {error}") from None
@@ -304,13 +304,13 @@ def _node(table: Mapping[str, Any], index: int, hash_name: str) -> Node:
 def _refuse_unknown(table: Mapping[str, Any], known: Sequence[str]) -> None:
     for key in table:
         if key not in known:
-            raise ConfigError(f"{key}: is not known; there are {', '.join(known)}")
+            raise ConfigError(f"{key}: unknown key; known keys: {', '.join(known)}")
 
 
 def _text(table: Mapping[str, Any], key: str, default: str) -> str:
     value = table.get(key, default)
     if not isinstance(value, str):
-        raise ConfigError(f"{key}: must be text, not {value!r}")
+        raise ConfigError(f"{key}: must be a string, not {value!r}")
     return value
 
 
@@ -349,11 +349,11 @@ def check_replicas(topology: Topology) -> None:
     if topology.move is not None and replicas > 1:
         raise ConfigError("replicas: must be 1 while keys move between nodes")
     if topology.gutter is not None:
-        must = "must be 1" if replicas > 1 else "there must be none"
+        must = "must be 1" if replicas > 1 else "must be empty"
         raise ConfigError(f"{what}: {must} with a gutter; replicas serve reads in its place")
     if topology.on_return == "keep":
         raise ConfigError(
-            f'on_return: must be "flush" with {what}, or a node would serve what it has missed'
+            f'on_return: must be "flush" with {what}, or a node would serve outdated items'
         )
 
 
@@ -363,25 +363,25 @@ def _check_multi_gets(topology: Topology) -> None:
     nodes = len(topology.nodes)
     if topology.replicas != nodes or nodes < 2:
         raise ConfigError(
-            'multi_gets: must be "sharded" unless each node has all keys: with replicas = '
-            f"{max(nodes, 2)}, not {topology.replicas}"
+            'multi_gets: must be "sharded" unless each node has all keys, which requires '
+            f"replicas = {max(nodes, 2)}, not {topology.replicas}"
         )
     if topology.read == "primary":
         raise ConfigError('multi_gets: must be "sharded" with read = "primary"')
     if topology.hot_keys:
         raise ConfigError(
-            'hot_keys: there must be none with multi_gets = "whole", as each node has all keys'
+            'hot_keys: must be empty with multi_gets = "whole", as each node has all keys'
         )
 
 
 def _checked(topology: Topology) -> Topology:
     if len(topology.nodes) > _MAX_NODES:
-        raise ConfigError(f"nodes: {len(topology.nodes)} are more than {_MAX_NODES}")
+        raise ConfigError(f"nodes: {len(topology.nodes)} nodes exceed the limit of {_MAX_NODES}")
     check_replicas(topology)
     seen: set[Address] = set()
     for node in (*topology.nodes, *(topology.gutter.nodes if topology.gutter else ())):
         if node.address in seen:
-            raise ConfigError(f"nodes: {node.address} is there twice")
+            raise ConfigError(f"nodes: duplicate address {node.address}")
         seen.add(node.address)
     topology.router()
     return topology

@@ -65,7 +65,7 @@ def _introduction(proxy: ServerProcess, nodes: dict[str, ServerProcess], address
     ]
     return "\n".join(
         [
-            f"{len(nodes)} nodes with a proxy in front of them, until Ctrl+C:",
+            f"{len(nodes)} nodes with a proxy in front of them; press Ctrl+C to stop:",
             *lines,
             "In another terminal:",
             f"  memlite shell {_address(proxy)} set greeting hello",
@@ -85,9 +85,9 @@ def _watch(proxy: ServerProcess, nodes: dict[str, ServerProcess]) -> NoReturn:
         for name, node in list(running.items()):
             if (code := node.process.poll()) is not None:
                 del running[name]
-                _say(f"{name} ({_address(node)}) has ended: {_ending(code)}")
+                _say(f"{name} ({_address(node)}) has exited: {_ending(code)}")
         if (code := proxy.process.poll()) is not None:
-            raise StartError(f"cluster: the proxy has ended: {_ending(code)}")
+            raise StartError(f"cluster: the proxy has exited: {_ending(code)}")
         time.sleep(_POLL_SECONDS)
 
 

@@ -54,7 +54,7 @@ EXTENDED: Mapping[str, ExtendedOption] = {
         text=True,
         low=0,
     ),
-    "ssl_keyformat": ExtendedOption("with -Z: the key's format; only 1 (PEM)", low=1, high=1),
+    "ssl_keyformat": ExtendedOption("with -Z: format of the key; only 1 (PEM)", low=1, high=1),
     "ssl_min_version": ExtendedOption(
         "with -Z: the lowest TLS version: 0 to 3 for 1.0 to 1.3 (default 2, TLS 1.2)",
         low=0,

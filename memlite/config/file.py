@@ -48,7 +48,7 @@ def _text(path: str, key: str, value: object) -> str:
         parts = []
         for name, part in value.items():
             if part is False:
-                raise ConfigError(f"{path}: {key}.{name}: leave it out instead of false")
+                raise ConfigError(f"{path}: {key}.{name}: omit it instead of setting it to false")
             parts.append(name if part is True else f"{name}={_text(path, key, part)}")
         return ",".join(parts)
     raise ConfigError(f"{path}: {key}: cannot be a {type(value).__name__}")

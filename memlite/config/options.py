@@ -91,8 +91,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("enable-shutdown", 'enable the "shutdown" command', "A"),
     Option(
         "listen",
-        "address to listen on: host, host:port or [IPv6]:port; several are separated by commas or "
-        "given one at a time. Default: loopback only (memcached: all interfaces). With -Z an "
+        "address to listen on: host, host:port or [IPv6]:port; separate several by commas, or "
+        "repeat the option. Default: loopback only (memcached: all interfaces). With -Z an "
         "address can be prefixed with notls:, btls: (TLS without client certificates) or mtls: "
         "(client certificates are required)",
         "l",
@@ -127,34 +127,36 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "join",
-        "join a cluster, whose members are kept in gs://bucket/prefix, valkey://host:port/prefix "
-        "(valkeys: with TLS) or memcached://host:port/prefix (memcacheds); the node starts without "
-        "items",
+        "join a cluster whose member list is kept in gs://bucket/prefix, "
+        "valkey://host:port/prefix (valkeys: with TLS) or memcached://host:port/prefix "
+        "(memcacheds); the node starts without items",
         None,
         "URL",
         nonempty,
     ),
     Option(
         "name",
-        "with --join: the node's name, by which keys are spread (default: its address)",
+        "with --join: the node's name, which determines its keys (default: its address)",
         None,
         "NAME",
         node_name,
     ),
     Option(
         "advertise",
-        "with --join: where others reach this node (default: the first address it listens on)",
+        "with --join: address at which others reach this node (default: the first address it "
+        "listens on)",
         None,
         "HOST:PORT",
         nonempty,
     ),
     Option(
         "spare",
-        "with --join: join without keys; memlite cluster add brings the node in",
+        "with --join: join as a spare, without keys, until memlite cluster add",
     ),
     Option(
         "near-cache",
-        "size of a cache in memory in front of the backend: bytes, or with k, m, g; 0: none",
+        "size of an in-memory cache in front of the backend: bytes, or with suffix k, m, g; 0: "
+        "none",
         None,
         "SIZE",
         size,
@@ -181,7 +183,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "conn-limit",
-        "max simultaneous connections; this many can be used (memcached reserves some)",
+        "max simultaneous connections; all can be used (memcached reserves some)",
         "c",
         "NUM",
         _COUNT,
@@ -198,7 +200,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("pidfile", "write the process ID to this file", "P", "FILE", nonempty),
     Option(
         "slab-growth-factor",
-        "growth factor of the size classes in stats items and stats slabs; nothing else uses it",
+        "growth factor of the size classes in stats items and stats slabs; no other effect",
         "f",
         "NUM",
         number(1, inclusive=False),
@@ -228,7 +230,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "memory-file",
-        "keep the items in this file, best on tmpfs, over a restart (memory:// only)",
+        "keep the items across restarts in this file, best on tmpfs (memory:// only)",
         "e",
         "FILE",
         nonempty,
@@ -273,8 +275,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("disable-watch", "disable watch commands", "W"),
     Option(
         "auth-file",
-        "require a password from this file, which has one user:password a line and is reloaded on "
-        "SIGHUP; text protocol only, but see -S",
+        "require authentication as a user in this file (one user:password per line; reloaded on "
+        "SIGHUP); text protocol only, but see -S",
         "Y",
         "FILE",
         nonempty,
@@ -294,7 +296,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "extended",
-        "comma separated list of extended options, see below",
+        "comma-separated list of extended options, see below",
         "o",
         "KEY=VALUE,...",
         ExtendedOptions.parse,
@@ -330,8 +332,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "slow-log",
-        'commands that take this long, such as 10ms, 500us or 1.5s, are shown by "stats slow" and '
-        '"watch slow"; 0: none',
+        'log commands that take at least this long, such as 10ms, 500us or 1.5s, for "stats slow" '
+        'and "watch slow"; 0: none',
         None,
         "TIME",
         duration,
@@ -355,8 +357,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "http-hosts",
-        "with --http: names by which clients may call this server, besides localhost, the "
-        "machine's name and addresses; several are separated by commas or given one at a time",
+        "with --http: host names under which clients may access this server, besides localhost "
+        "and the machine's name and addresses; separate several by commas, or repeat the option",
         None,
         "NAMES",
         addresses,
@@ -365,8 +367,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("http-keys", "with --http: show the names of hot keys"),
     Option(
         "http-debug",
-        "with --http: serve stacks, memory, event loop and profiles at /debug/, to those who know "
-        "the token or, without one, on this machine",
+        "with --http: serve stacks, memory, event loop and profiles at /debug/, to clients with "
+        "the token or, if none is set, only on this machine",
     ),
     Option(
         "http-metric-names",
@@ -377,16 +379,17 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "otlp",
-        "export the same metrics to an OpenTelemetry receiver, such as http://localhost:4318, over "
-        "HTTP; env: to the one that OTEL_EXPORTER_OTLP_ENDPOINT names (needs memlite-cache[otel])",
+        "export the metrics over HTTP to an OpenTelemetry receiver, such as "
+        "http://localhost:4318, or env for the one in OTEL_EXPORTER_OTLP_ENDPOINT (needs "
+        "memlite-cache[otel])",
         None,
         "URL",
         otlp_url,
     ),
     Option(
         "trace-sample",
-        "with --otlp: export spans of one read in so many, such as 1/1000, on average "
-        "(default: what OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG say, or none)",
+        "with --otlp: export spans of this share of reads, such as 1/1000 (default: what "
+        "OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG say, or none)",
         None,
         "1/N",
         one_in,

@@ -46,7 +46,9 @@ def check(config: Config) -> Config:
         _check_lite(config)
     _check_authentication(config)
     if config.unix_socket and config.listen:
-        raise ConfigError("-l: a UNIX socket (-s) disables network support; give one of the two")
+        raise ConfigError(
+            "-l: cannot be combined with a UNIX socket (-s), which disables network support"
+        )
     return config
 
 
@@ -55,11 +57,11 @@ def _check_lite(config: Config) -> None:
     wrong = None
     if config.asks_for_password:
         flag = "-S" if config.enable_sasl else "-Y"
-        wrong = f"clients cannot authenticate in it; leave out {flag}"
+        wrong = f"clients cannot authenticate with it; omit {flag}"
     elif config.udp_port:
-        wrong = "it does not work over UDP; leave out -U"
+        wrong = "it does not work over UDP; omit -U"
     elif config.protocol != "ascii":
-        wrong = f"it is a text protocol and excludes all others; leave out -B {config.protocol}"
+        wrong = f"it is a text protocol and excludes all others; omit -B {config.protocol}"
     if wrong:
         raise ConfigError(f"--dialect lite: {wrong}")
 
@@ -80,4 +82,4 @@ def _check_authentication(config: Config) -> None:
         )
     if config.udp_port and (config.enable_sasl or config.auth_file):
         flag = "-S" if config.enable_sasl else "-Y"
-        raise ConfigError(f"{flag}: clients cannot authenticate over UDP; leave out -U")
+        raise ConfigError(f"{flag}: clients cannot authenticate over UDP; omit -U")

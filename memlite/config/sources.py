@@ -152,7 +152,7 @@ def _add(layer: _Layer, option: Option, text: str, *, source: str, label: str) -
     """
     try:
         if "\0" in text:
-            raise ValueError("must not hold a NUL")
+            raise ValueError("must not contain a NUL")
         value = option.parse(text)
     except ValueError as error:
         raise ConfigError(f"{label}: {error}") from None

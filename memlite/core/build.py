@@ -79,7 +79,7 @@ def extension(name: str, version: int) -> ModuleType | None:
         return None
     if getattr(module, "VERSION", None) != version:
         _log.warning(
-            "%s was compiled for another version and is not used: compile it again, or remove it",
+            "%s was compiled for another version and is not used; recompile or remove it",
             module.__file__,
         )
         return None

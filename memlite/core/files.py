@@ -83,7 +83,7 @@ def check_regular(path: str | Path) -> None:
     except OSError:
         return  # opening it reports the reason
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise OSError(errno.EINVAL, "not a file, but a pipe, a device or a socket")
+        raise OSError(errno.EINVAL, "not a regular file, but a pipe, device or socket")
 
 
 def _await_input(descriptor: int, until: float, patience: float) -> None:
@@ -96,5 +96,5 @@ def _await_input(descriptor: int, until: float, patience: float) -> None:
     waiting.register(descriptor, select.POLLIN)
     left = max(0.0, until - time.monotonic())
     if not waiting.poll(left * 1000):
-        text = f"not a file, and it has not come to an end within {patience:g} s"
+        text = f"not a regular file, and no end of input within {patience:g} s"
         raise OSError(errno.ETIMEDOUT, text)

@@ -121,7 +121,9 @@ def configure(level: int, style: str) -> None:
 def _log_crash(
     kind: type[BaseException], error: BaseException, traceback: "TracebackType | None"
 ) -> None:
-    _log.critical("ended by an error", exc_info=(kind, error, traceback), extra=event("crashed"))
+    _log.critical(
+        "terminated by an error", exc_info=(kind, error, traceback), extra=event("crashed")
+    )
 
 
 def is_json() -> bool | None:

@@ -334,7 +334,7 @@ class StoreEngine(MetaEngine):
                 items = await self._read(Access.CHANGE, keys)
                 return await self.finish(self._run(Access.CHANGE, keys, items, run))
             if self.clock.now() > deadline:
-                raise StorageError("too many changes of this key at once")
+                raise StorageError("too many concurrent changes to this key")
             await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - no secret
             pause = min(2 * pause, _MAX_PAUSE)
 

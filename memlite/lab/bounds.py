@@ -89,9 +89,9 @@ def _demands(
     if clients < 1:
         raise ValueError(f"clients must be at least 1, not {clients}")
     if think_time < 0:
-        raise ValueError(f"think_time must be a number from 0, not {think_time:g}")
+        raise ValueError(f"think_time must be a non-negative number, not {think_time:g}")
     if not think_time and not any(one.demand for one in stations):
-        raise ValueError("a network in which nothing takes any time has no throughput")
+        raise ValueError("total demand and think_time must not both be 0")
     delay = think_time + sum(one.demand for one in stations if not one.servers)
     queues = [one for one in stations if one.servers and one.demand]
     speeds = [one.speeds(clients) for one in queues]

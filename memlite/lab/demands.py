@@ -54,9 +54,9 @@ def service_demand(
     _check_confidence(confidence)
     busy, rates = np.array(utilisations, float), np.array(throughputs, float)
     if not len(busy) or busy.shape != rates.shape:
-        raise ValueError("utilisations and throughputs must have the same length, at least 1")
+        raise ValueError("utilisations and throughputs must be non-empty and of the same length")
     if not (np.isfinite(busy).all() and (busy >= 0).all()):
-        raise ValueError("utilisations must be numbers from 0")
+        raise ValueError("utilisations must be non-negative numbers")
     if not (np.isfinite(rates).all() and (rates > 0).all()):
         raise ValueError("throughputs must be positive numbers")
     demands = busy / rates
@@ -97,13 +97,13 @@ def fit_demands(
     names = [one.name for one in stations]
     free = [names.index(name) for name in unknown]
     if not free:
-        raise ValueError("no demand is unknown")
+        raise ValueError("unknown must name at least one station")
     at, found = list(clients), np.array(throughputs, float)
     if len(at) != len(found) or not (np.isfinite(found).all() and (found > 0).all()):
         raise ValueError("clients and positive throughputs must have the same length")
     if len(set(at)) < len(free):
         raise ValueError(
-            f"{len(free)} demands cannot be found from {len(set(at))} numbers of clients"
+            f"{len(free)} demands cannot be estimated from {len(set(at))} numbers of clients"
         )
     # Imported here, as it takes a while.
     from scipy.optimize import least_squares

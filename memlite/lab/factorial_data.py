@@ -24,14 +24,14 @@ def levels_of(
         ValueError: the factors are invalid, or a combination of their levels is missing.
     """
     if not 0 < len(factors) <= _MAX_FACTORS or len(set(factors)) < len(factors):
-        raise ValueError(f"1 to {_MAX_FACTORS} factors with different names are needed")
+        raise ValueError(f"there must be 1 to {_MAX_FACTORS} factors, with different names")
     if {len(at) for at in responses} != {len(factors)}:
-        raise ValueError("a combination of levels must have one for each factor")
+        raise ValueError("a combination of levels must have one level for each factor")
     # At least two levels, even if fewer are present.
     levels = tuple(max(1, *column) + 1 for column in zip(*responses, strict=True))
     if math.prod(levels) != len(responses) or set(responses) != set(combinations(levels)):
         raise ValueError(
-            f"responses must have all {math.prod(levels)} combinations of levels, and no others"
+            f"responses must contain exactly the {math.prod(levels)} combinations of levels"
         )
     return levels
 
@@ -53,7 +53,7 @@ def array_of(
         raise ValueError("all combinations must have the same number of values, at least one")
     values = np.array([responses[at] for at in combinations(levels)], dtype=float)
     if not np.all(np.abs(values) < _TOO_LARGE):
-        raise ValueError("responses must be numbers of a size that can be squared")
+        raise ValueError("responses must be finite numbers, small enough to be squared")
     if multiplicative and values.min() <= 0:
         raise ValueError("a multiplicative model needs positive responses")
     return (np.log(values) if multiplicative else values).reshape([*levels, -1])

@@ -57,11 +57,13 @@ class Station:
             ValueError: a value is out of range.
         """
         if not (self.demand >= 0 and math.isfinite(self.demand)):
-            raise ValueError(f"{self.name}: demand must be a number from 0, not {self.demand:g}")
+            raise ValueError(
+                f"{self.name}: demand must be a non-negative number, not {self.demand:g}"
+            )
         if self.servers < 0:
-            raise ValueError(f"{self.name}: servers must not be negative, but is {self.servers}")
+            raise ValueError(f"{self.name}: servers must be 0 or more, not {self.servers}")
         if self.rates and self.servers != 1:
-            raise ValueError(f"{self.name}: a station has either rates or several servers")
+            raise ValueError(f"{self.name}: rates cannot be combined with several servers")
         if not all(rate > 0 and math.isfinite(rate) for rate in self.rates):
             raise ValueError(f"{self.name}: rates must be positive numbers")
 
@@ -233,9 +235,9 @@ def _check(stations: Sequence[Station], clients: int, think_time: float) -> None
     if clients < 1:
         raise ValueError(f"clients must be at least 1, not {clients}")
     if not (think_time >= 0 and math.isfinite(think_time)):
-        raise ValueError(f"think_time must be a number from 0, not {think_time:g}")
+        raise ValueError(f"think_time must be a non-negative number, not {think_time:g}")
     if not think_time and not any(one.demand for one in stations):
-        raise ValueError("a network in which nothing takes any time has no throughput")
+        raise ValueError("total demand and think_time must not both be 0")
 
 
 # Normalisation constants, as logarithms: they differ by more than a float can express. That of a

@@ -57,7 +57,7 @@ class Queue:
         if not 0 <= share < 1:
             raise ValueError(f"share must be at least 0 and below 1, not {share:g}")
         if self._survival is None:
-            raise ValueError("this model gives mean values only")
+            raise ValueError("this model provides only mean values")
         longest = self.response_time
         while self._survival(longest) > 1 - share:
             longest *= 2
@@ -102,8 +102,8 @@ def mmm(arrival_rate: float, service_rate: float, servers: int) -> Queue:
     utilisation = load / servers
     if utilisation >= 1:
         raise UnstableError(
-            f"{arrival_rate:g} requests per second arrive, and {servers * service_rate:g} can be "
-            "served"
+            f"{arrival_rate:g} requests per second arrive, but only {servers * service_rate:g} can "
+            "be served"
         )
     waits = _erlang_c(load, servers)
     waiting = waits / (servers * service_rate - arrival_rate)
@@ -170,7 +170,7 @@ def closed_mmm(clients: int, think_time: float, service_rate: float, servers: in
     if clients < 1:
         raise ValueError(f"clients must be at least 1, not {clients}")
     if not (think_time >= 0 and math.isfinite(think_time)):
-        raise ValueError(f"think_time must be a number from 0, not {think_time:g}")
+        raise ValueError(f"think_time must be a non-negative number, not {think_time:g}")
     if not think_time:
         busy = min(clients, servers)
         throughput = busy * service_rate
@@ -197,12 +197,13 @@ def mg1(arrival_rate: float, service_time: float, squared_cv: float) -> Queue:
     if not (service_time > 0 and math.isfinite(service_time)):
         raise ValueError(f"service_time must be positive, not {service_time:g}")
     if not (squared_cv >= 0 and math.isfinite(squared_cv)):
-        raise ValueError(f"squared_cv must be a number from 0, not {squared_cv:g}")
+        raise ValueError(f"squared_cv must be a non-negative number, not {squared_cv:g}")
     _check(arrival_rate, 1 / service_time, 1)
     utilisation = arrival_rate * service_time
     if utilisation >= 1:
         raise UnstableError(
-            f"{arrival_rate:g} requests per second arrive, and {1 / service_time:g} can be served"
+            f"{arrival_rate:g} requests per second arrive, but only {1 / service_time:g} can be "
+            "served"
         )
     # The Pollaczek-Khinchine formula.
     waiting = utilisation * service_time * (1 + squared_cv) / (2 * (1 - utilisation))
@@ -219,7 +220,7 @@ def mg1(arrival_rate: float, service_time: float, squared_cv: float) -> Queue:
 
 def _check(arrival_rate: float, service_rate: float, servers: int) -> None:
     if not (arrival_rate >= 0 and math.isfinite(arrival_rate)):
-        raise ValueError(f"arrival_rate must be a number from 0, not {arrival_rate:g}")
+        raise ValueError(f"arrival_rate must be a non-negative number, not {arrival_rate:g}")
     if not (service_rate > 0 and math.isfinite(service_rate)):
         raise ValueError(f"service_rate must be a positive number, not {service_rate:g}")
     if servers < 1:

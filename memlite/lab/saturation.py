@@ -150,11 +150,11 @@ def _check(
     plateau: float,
 ) -> None:
     if len(clients) < 2 or len(clients) != len(throughput):
-        raise ValueError("two loads are needed at least, and throughputs of each")
+        raise ValueError("at least two loads are needed, each with throughputs")
     if any(after <= before for before, after in itertools.pairwise(clients)):
         raise ValueError("clients must be in ascending order")
     if response_time is not None and len(response_time) != len(clients):
-        raise ValueError("there must be a response time of each load")
+        raise ValueError("there must be one response time for each load")
     values = [*clients, *(response_time or ()), *(value for one in throughput for value in one)]
     if not all(map(len, throughput)) or not all(math.isfinite(one) and one > 0 for one in values):
         raise ValueError("clients, throughputs and response times must be positive numbers")
@@ -224,20 +224,20 @@ def _knee(loads: Sequence[LoadRange], best: int) -> tuple[float | None, _Range]:
 def _warnings(loads: Sequence[LoadRange], best: int, freedom: int) -> list[str]:
     found = []
     if not freedom:
-        found.append("There is only one repetition of each load, so nothing is certain.")
+        found.append("Each load was measured only once, so no finding is certain.")
     if len(loads) < _FEW_LOADS:
-        found.append(f"{len(loads)} loads are few to find a knee.")
+        found.append(f"{len(loads)} loads are too few to locate a knee reliably.")
     if loads[best].state == LoadState.UNDER:
         where = "is" if loads[best].certain else "may be"
         found.append(
-            f"Throughput still rises at {loads[best].clients:g} clients, the most that were "
-            f"measured: the knee {where} above."
+            f"Throughput is still rising at {loads[best].clients:g} clients, the highest load "
+            f"measured: the knee {where} at a higher load."
         )
     elif best == len(loads) - 1:
-        found.append("The highest load has the highest throughput: it may rise further.")
+        found.append("Throughput is highest at the highest load: it may rise further.")
     if loads[0].state != LoadState.UNDER:
         found.append(
             f"The lowest load, {loads[0].clients:g} clients, is already saturated: the knee may be "
-            "below."
+            "at a lower load."
         )
     return found

@@ -119,12 +119,12 @@ def fit_scalability(
     if len(at) != len(found):
         raise ValueError("clients and throughput must have the same length")
     if not (np.isfinite(at).all() and np.isfinite(found).all() and (at >= 1).all()):
-        raise ValueError("clients must be numbers from 1, and throughput positive numbers")
+        raise ValueError("clients must be at least 1, and throughput positive")
     if (found <= 0).any():
-        raise ValueError("clients must be numbers from 1, and throughput positive numbers")
+        raise ValueError("clients must be at least 1, and throughput positive")
     different = len(set(at))
     if different < _PARAMETERS:
-        raise ValueError(f"three numbers of clients are needed at least, not {different}")
+        raise ValueError(f"at least three different numbers of clients are needed, not {different}")
     # Imported here, as it takes a while.
     from scipy.optimize import OptimizeWarning, curve_fit
     from scipy.special import stdtrit
@@ -282,8 +282,8 @@ def _lack_of_fit(
     chance = float(fdtrc(freedom, free_errors, lack / errors)) if errors else 0.0
     if chance < _UNLIKELY and worst > _MATTERS:
         yield (
-            f"The law does not fit: a point is {worst:.0%} away from it, and repetitions do not "
-            "explain that."
+            f"The law does not fit: a point deviates from it by {worst:.0%}, which the variation "
+            "between repetitions does not explain."
         )
 
 
@@ -293,13 +293,13 @@ def _warnings(
     found = []
     most = float(clients.max())
     if freedom < _PARAMETERS:
-        found.append(f"{len(clients)} points are few for three parameters.")
+        found.append(f"{len(clients)} points are too few to fit three parameters reliably.")
     if coherency[0] <= 0 or math.isinf(peak):
         found.append("κ may be 0: the points do not show that throughput has a peak.")
     if math.isfinite(peak) and peak > _REACH * most:
         found.append(
-            f"The peak, at {peak:.0f} clients, is far beyond the {most:.0f} that were measured."
+            f"The peak, at {peak:.0f} clients, is far beyond the highest measured load, {most:.0f}."
         )
     if explained < 0.9:
-        found.append(f"The law explains only {explained:.0%} of the variation of throughput.")
+        found.append(f"The law explains only {explained:.0%} of the variation in throughput.")
     return found

@@ -18,7 +18,7 @@ def checked(values: Sequence[float], least: int) -> Floats:
     """
     found = np.array(values, float)
     if len(found) < least:
-        raise ValueError(f"{least} values are needed at least, not {len(found)}")
+        raise ValueError(f"at least {least} values are needed, not {len(found)}")
     if not np.isfinite(found).all():
         raise ValueError("values must be finite numbers")
     return found

@@ -40,7 +40,7 @@ def mser(values: Sequence[float], batch: int = 5) -> int | None:
         ValueError: there are no values, one is not a number, or the batch is empty.
     """
     if batch < 1:
-        raise ValueError(f"a batch has at least 1 value, not {batch}")
+        raise ValueError(f"batch must be at least 1, not {batch}")
     cut, last = _best_cut(checked(values, 1), batch)
     return None if cut == last else cut
 

@@ -186,17 +186,17 @@ def clusters(
         raise ConfigError(f"bench: --proxies: at most {_MAX_PROXIES}, not {max(proxies)}")
     if len(backends) != 1 or backends[0] not in _BACKENDS:
         raise ConfigError(
-            f"bench: --cluster takes one of --backends {', '.join(_BACKENDS)}, for all nodes, "
+            f"bench: --cluster requires one of --backends {', '.join(_BACKENDS)}, for all nodes, "
             f"not {','.join(backends)!r}"
         )
     for name, _ in options:
         if name in _ALONE and max(proxies) > 1:
-            raise ConfigError(f"bench: --proxy-option {name} is for one proxy: use --proxies 1")
+            raise ConfigError(f"bench: --proxy-option {name} requires --proxies 1")
     alone = [path for path in paths if path not in WITH_PROXY]
     if alone and dict(options).get("replicas", "1") != "1":
         raise ConfigError(
-            f"bench: --proxy-option replicas is for proxies, and with --paths {alone[0]} each key "
-            f"would have one copy: use --paths {','.join(WITH_PROXY)}"
+            f"bench: --proxy-option replicas affects only proxies: with --paths {alone[0]} each "
+            f"key would have one copy: use --paths {','.join(WITH_PROXY)}"
         )
     in_flight = int(dict(options).get("in-flight") or 0)
     infos = [

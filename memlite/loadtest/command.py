@@ -187,7 +187,7 @@ def _analyse(
         _write_report([results], folder, prices, machines)
     if results.failure:
         raise StartError(
-            f"bench: {results.failure}; the results up to then were saved; {goes_on(folder)}"
+            f"bench: {results.failure}; the results so far were saved; {goes_on(folder)}"
         )
     if results.partial:
         sys.stderr.write(

@@ -83,7 +83,7 @@ def doubt_about_saturation(points: Sequence[Point], kind: str) -> str:
     if doubt:
         return doubt
     if any(point.generator_limited for point in points):
-        return "the load generator is the limit"
+        return "the load generator is the bottleneck"
     most = max(map(spread, points))
     if most > _MAX_SPREAD:
         return f"throughput varies by ±{percent(most)} between repetitions"
@@ -128,9 +128,9 @@ def _doubt_about_difference(
     if doubt:
         return doubt
     if slower.generator_limited:
-        return f"the load generator is {slower.target}'s limit"
+        return f"the load generator limits {slower.target}"
     if found.low is None or found.high is None:
-        return "not every repetition completed operations"
+        return "some repetitions completed no operations"
     if found.low <= 1 <= found.high:
         return NO_DIFFERENCE
     return ""

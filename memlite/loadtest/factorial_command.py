@@ -60,7 +60,7 @@ def measure_factorial(options: argparse.Namespace, others: Sequence[str], out: T
         sys.stderr.write(f"memlite: bench: {said}\n")
         return _INTERRUPTED
     if any(one.point.errors for one in measured):
-        sys.stderr.write("memlite: bench: requests have failed; the results say how\n")
+        sys.stderr.write("memlite: bench: some requests failed; see the results for details\n")
         return _ERRORS
     return 0
 

@@ -77,8 +77,8 @@ class Kept:
         found = sum(1 for _ in self._files())
         if found and before != self._settings:
             raise ConfigError(
-                f"bench: --out {self._out} has an unfinished run with other options; use the same "
-                "options to continue it, or choose another folder"
+                f"bench: --out {self._out} contains an unfinished run with other options; use the "
+                "same options to resume it, or choose another folder"
             )
         return found
 

@@ -137,4 +137,4 @@ def _item_size(size: int) -> int:
 def last_line(output: str) -> str:
     """Return the last line that a server wrote, without the program name."""
     messages = [line for line in output.split("\n") if line.strip()]
-    return messages[-1].removeprefix("memlite: ") if messages else "it does not answer"
+    return messages[-1].removeprefix("memlite: ") if messages else "no output"

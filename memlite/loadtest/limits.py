@@ -68,11 +68,11 @@ def too_many_clients(name: str, clients: int, limit: int | None) -> TooManyClien
     """
     advice = -(-(clients + _OTHER_CONNECTIONS) // 100) * 100
     if limit is None:
-        accepts = "does not accept so many connections"
+        accepts = "does not accept that many connections"
     else:
         accepts = f"accepts {limit:,} connections"
         if limit >= clients:
-            accepts += ", and needs some of them itself or has other clients"
+            accepts += ", some of which are already in use"
     return TooManyClientsError(
         f"bench: {name} {accepts}: for {clients:,} clients, start it with -c {advice}"
     )
@@ -99,8 +99,8 @@ def raise_file_limit(clients: int, workers: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, max(needed, hard)))
     except (OSError, ValueError):
         raise StartError(
-            f"bench: {clients:,} clients with --workers {workers} need {needed:,} open files in "
-            f"each, and the limit is {hard:,}: raise it with ulimit -n, or use more --workers"
+            f"bench: {clients:,} clients with --workers {workers} need {needed:,} open files "
+            f"per worker, but the limit is {hard:,}: raise it with ulimit -n, or use more --workers"
         ) from None
 
 
@@ -109,7 +109,7 @@ def what_failed(error: OSError) -> str:
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "the load generator has too many open files: raise the limit with ulimit -n"
     if error.errno == errno.EADDRNOTAVAIL:
-        return "the load generator has no local port left: use fewer clients, or wait a minute"
+        return "the load generator has run out of local ports: use fewer clients, or wait a minute"
     if isinstance(error, ssl.SSLError):
         return "TLS handshake failed"
     if isinstance(error, ConnectionRefusedError):

@@ -34,11 +34,11 @@ def refuse_what_lite_lacks(options: argparse.Namespace, workload: Workload) -> N
         "--multiget": load.multiget > 1,
         "--noreply": load.noreply,
         "--ttl": workload.ttl != 0,
-        f"{', '.join(sorted(others))} in the mix: it has get and set": bool(others),
-        "servers that bench starts: name running ones with --target": (
+        f"{', '.join(sorted(others))} in the mix: it has only get and set": bool(others),
+        "servers that bench starts: specify running ones with --target": (
             options.command == "compare" and not options.target
         ),
     }
     for what, wanted in refused.items():
         if wanted:
-            raise ConfigError(f"bench: --dialect lite does not go with {what}")
+            raise ConfigError(f"bench: --dialect lite cannot be combined with {what}")

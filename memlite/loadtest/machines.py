@@ -63,7 +63,7 @@ class MachineTable:
         close = difflib.get_close_matches(name, self.machines, 1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         raise ConfigError(
-            f"bench: --machine: {self.where} has no {name!r}: {hint}there are "
+            f"bench: --machine: {self.where} has no {name!r}: {hint}it has "
             f"{', '.join(self.machines)}"
         )
 
@@ -101,7 +101,7 @@ def _table(where: str, document: Mapping[str, Any]) -> MachineTable:
         if name in ("currency", "kilowatt-hour"):
             continue
         if not isinstance(table, dict):
-            raise ConfigError(f"{name} is not known, and no machine: that would be [{name}]")
+            raise ConfigError(f"unknown key {name}; a machine is a table, [{name}]")
         machines[name] = _machine(name, table, energy)
     return MachineTable(where, currency, machines)
 
@@ -109,16 +109,16 @@ def _table(where: str, document: Mapping[str, Any]) -> MachineTable:
 def _machine(name: str, table: Mapping[str, Any], energy: float) -> Machine:
     for key in table:
         if key not in _KEYS:
-            raise ConfigError(f"{name}.{key} is not known; there are {', '.join(_KEYS)}")
+            raise ConfigError(f"unknown key {name}.{key}; valid keys are {', '.join(_KEYS)}")
     watts, hour, purchase, years, cores, memory = (
         _number(table, key, f"{name}.{key}") for key in _KEYS
     )
     if (purchase is None) != (years is None):
-        raise ConfigError(f"{name}: purchase and years go together")
+        raise ConfigError(f"{name}: purchase and years must be given together")
     rented = hour is not None
     if purchase is not None and years is not None:
         if hour is not None:
-            raise ConfigError(f"{name}: has an hour and a purchase; give one of them")
+            raise ConfigError(f"{name}: hour and purchase cannot be combined")
         if not years:
             raise ConfigError(f"{name}.years must be more than 0")
         hour = purchase / years / _HOURS_PER_YEAR + (watts or 0.0) / 1000 * energy

@@ -22,7 +22,7 @@ def command() -> list[str]:
     path = shutil.which("memcached")
     if path is None:
         raise ConfigError(
-            "bench: --backends memcached: there is no memcached on the PATH (apt install memcached)"
+            "bench: --backends memcached: memcached is not on the PATH (apt install memcached)"
         )
     # memcached refuses to run as root without -u root.
     return [path, "-U", "0", *(["-u", "root"] if os.geteuid() == 0 else [])]

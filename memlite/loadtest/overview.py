@@ -129,7 +129,7 @@ def _fastest(results: Results, found: Sequence[Row], load: str) -> Iterator[str]
     if len(doubts) == len(others):
         lowest = grouped(others[-1].point.throughput.mean)
         yield (
-            f"Which is the fastest{load} cannot be told: all {len(found)} clusters serve between "
+            f"The fastest cluster{load} cannot be determined: all {len(found)} serve between "
             f"{lowest} and {highest} operations per second, and {_reason(doubts)}."
         )
         return
@@ -153,7 +153,7 @@ def _reason(doubts: Mapping[str, str]) -> str:
     """Return the most common reason for which no more can be said."""
     reasons = list(doubts.values())
     most = max(dict.fromkeys(reasons), key=reasons.count)
-    return "the load generator is the limit" if most.startswith("the load generator") else most
+    return "the load generator is the bottleneck" if most.startswith("the load generator") else most
 
 
 def _other_sizes(others: Sequence[Sequence[Row]]) -> Iterator[str]:
@@ -165,7 +165,7 @@ def _other_sizes(others: Sequence[Sequence[Row]]) -> Iterator[str]:
             f"{_nodes(first.cluster.nodes)}, {grouped(first.point.throughput.mean)}"
         )
     if parts:
-        yield f"The highest throughput with other values: {'; '.join(parts)}."
+        yield f"The highest throughput with values of other sizes: {'; '.join(parts)}."
 
 
 def _growth(found: Sequence[Row]) -> Iterator[str]:
@@ -188,8 +188,8 @@ def _growth(found: Sequence[Row]) -> Iterator[str]:
         "; ".join(f"{its} ({_listed(labels)})" for its, labels in several.items())
         for several in (changes, limits)
     )
-    yield f"{_nodes(most)} against {least}: {changed}." + (
-        f" The limit with {_nodes(most)}: {limited}." if limited else ""
+    yield f"{_nodes(most)} compared with {least}: {changed}." + (
+        f" The bottleneck with {_nodes(most)}: {limited}." if limited else ""
     )
 
 
@@ -197,9 +197,9 @@ def _change(before: Point, after: Point) -> str:
     slower, faster = sorted((before, after), key=lambda point: point.throughput.mean)
     doubt = compare(slower, faster, _throughput).doubt
     if doubt == NO_DIFFERENCE:
-        return "no difference that repetitions show"
+        return "no significant difference"
     if doubt:
-        return f"not known, as {doubt}"
+        return f"unknown, because {doubt}"
     grown = compare(after, before, _throughput)
     return f"{replace(grown, bound=after.generator_limited).times('at least')} the throughput"
 
@@ -225,16 +225,16 @@ def _detour(found: Sequence[Row]) -> Iterator[str]:
     slower, faster = sorted((proxied.point, direct.point), key=lambda one: one.throughput.mean)
     compared = compare(slower, faster, _throughput)
     if compared.doubt == NO_DIFFERENCE:
-        text = "the way through the proxy is as fast as the direct one, as far as repetitions show"
+        text = "throughput does not differ significantly between the proxy and the direct path"
     elif compared.doubt:
         text = (
             f"{grouped(proxied.point.throughput.mean)} operations per second through the proxy, "
             f"{grouped(direct.point.throughput.mean)} directly ({compared.doubt})"
         )
     elif slower is proxied.point:
-        text = f"the way through the proxy has {compared.times('at most')} the direct throughput"
+        text = f"throughput through the proxy is {compared.times('at most')} the direct throughput"
     else:
-        text = f"the direct way has {compared.times('at most')} the throughput through the proxy"
+        text = f"direct throughput is {compared.times('at most')} the throughput through the proxy"
     ways = (proxied.point, direct.point)
     through, directly = (duration(one.response.get("all", Latency()).p99) for one in ways)
     loads = _listed(list(dict.fromkeys(f"{one.clients:,}" for one in ways)))
@@ -250,12 +250,12 @@ def _loads(results: Results, found: Sequence[Row]) -> Iterator[str]:
     loads = sorted({point.clients for point in results.points})
     highest = [row for row in found if row.point.clients == loads[-1]]
     if len(loads) == 1:
-        yield f"Only {_clients(loads[0])} were tried: more may show a higher throughput."
+        yield f"Only one load was tested, {_clients(loads[0])}: more may reach a higher throughput."
     elif highest:
         all_of = "All" if len(highest) == len(found) else f"{len(highest)} of"
         yield (
             f"{all_of} {len(found)} clusters were fastest at the highest load, "
-            f"{_clients(loads[-1])}: more may show a higher throughput."
+            f"{_clients(loads[-1])}: more may reach a higher throughput."
         )
 
 

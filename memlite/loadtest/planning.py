@@ -114,9 +114,9 @@ def settings_of(plan: Plan, options: argparse.Namespace) -> dict[str, Any]:
 
 def _refuse_cluster_of_pymemcache(options: argparse.Namespace) -> None:
     if set(options.paths) - {PROXIED}:
-        raise ConfigError("bench: --client pymemcache does not know the nodes: use --paths proxied")
+        raise ConfigError("bench: --client pymemcache requires --paths proxied")
     if max(options.proxies) > 1:
-        raise ConfigError("bench: --client pymemcache goes to one proxy: use --proxies 1")
+        raise ConfigError("bench: --client pymemcache supports only one proxy: use --proxies 1")
 
 
 def new_folder() -> Path:
@@ -161,8 +161,8 @@ def _machines(options: argparse.Namespace) -> dict[str, int]:
     here = options.command == "compare" and not options.hosts
     if here and sum(total.values()) > 1:
         raise ConfigError(
-            "bench: --machine: all servers are started on this machine: name one, or start "
-            "clusters on others with --hosts"
+            "bench: --machine: all servers run on this machine: name only one, or start "
+            "clusters on other machines with --hosts"
         )
     return total
 
@@ -224,7 +224,7 @@ def machines_of(options: argparse.Namespace) -> list[RemoteMachine]:
     for name in ("ssh", "remote_memlite", "ports"):
         if getattr(options, name) and not options.hosts:
             flag = name.replace("_", "-")
-            raise ConfigError(f"bench: --{flag} is for other machines: use --hosts as well")
+            raise ConfigError(f"bench: --{flag} requires --hosts")
     access = Access(
         tuple(options.ssh or Access().ssh),
         tuple(options.remote_memlite or Access().memlite),
@@ -236,13 +236,12 @@ def machines_of(options: argparse.Namespace) -> list[RemoteMachine]:
 def _places(options: argparse.Namespace, machines: Sequence[RemoteMachine]) -> Sequence[Place]:
     found = machines or machines_of(options)
     if found and not options.cluster:
-        raise ConfigError("bench: --hosts is for the machines of clusters: use --cluster as well")
+        raise ConfigError("bench: --hosts requires --cluster")
     if found and options.data_dir:
-        raise ConfigError("bench: --data-dir is on this machine, and nodes are on those of --hosts")
+        raise ConfigError("bench: --data-dir cannot be combined with --hosts: nodes run elsewhere")
     if found and "trace" in dict(options.proxy_option):
         raise ConfigError(
-            "bench: --proxy-option trace is a file of this machine, and proxies are on those of "
-            "--hosts"
+            "bench: --proxy-option trace cannot be combined with --hosts: proxies run elsewhere"
         )
     return found or (HERE,)
 

@@ -176,26 +176,26 @@ def assumptions(prices: Prices, costs: Sequence[Cost], results: Results) -> list
         ),
         (
             f"The server has its own machine ({prices.machine}, {money(prices.machine_hour)} "
-            "an hour), is as fast there as it was here, and runs at the measured throughput all "
+            "per hour), is as fast there as it was here, and runs at the measured throughput all "
             "the time: at half the utilisation, the machine's share of each operation's cost "
             "doubles."
         ),
     ]
     if "cluster" in used:
         sentences.append(
-            "Each node of a cluster has a machine of its own, as has each proxy. Here they shared "
+            "Each node of a cluster has its own machine, as does each proxy. Here they shared "
             "one, so a cluster of that many machines may be much faster, and cheaper for each "
             "operation."
         )
     if "file" in used:
         sentences.append(
             f"The file backend has a {prices.disk} of {units.grouped(prices.disk_gib)} GiB at "
-            f"{money(prices.disk_gib_month)} per GiB and month of {_HOURS_PER_MONTH} hours."
+            f"{money(prices.disk_gib_month)} per GiB and month ({_HOURS_PER_MONTH} hours)."
         )
     if used & _WITH_STORE:
         sentences.append(
-            f"Valkey or Redis has a machine of its own ({prices.store or prices.machine}, "
-            f"{money(_store_hour(prices))} an hour), which serves this load alone and has no "
+            f"Valkey or Redis has its own machine ({prices.store or prices.machine}, "
+            f"{money(_store_hour(prices))} per hour), which serves this load alone and has no "
             "replica. Here it shared the server's machine, which makes memlite in front of it "
             "slower; and a store has room for several memlite servers."
         )

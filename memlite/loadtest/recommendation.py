@@ -42,8 +42,8 @@ _SAME_COST: Final = 1.1
 _NEEDS: Final[Sequence[tuple[str, Callable[[Promise], bool]]]] = (
     ("a cold cache after a crash is acceptable", lambda _: True),
     ("items must survive a crash", lambda promise: promise.survives_crash),
-    ("several servers must share them", lambda promise: promise.shared),
-    ("they must survive the loss of the machine", lambda promise: promise.survives_machine),
+    ("several servers must share items", lambda promise: promise.shared),
+    ("items must survive the loss of the machine", lambda promise: promise.survives_machine),
 )
 """Possible requirements for a backend, each with a test of its promise."""
 
@@ -91,16 +91,16 @@ def _sentences(available: Sequence[Choice], currency: str) -> Iterator[str]:
     for need, meets in _NEEDS:
         choice = next((one for one in available if meets(one.promise)), None)
         if choice is None:
-            yield f"If {need}, take none of these."
+            yield f"If {need}, none of these is suitable."
         elif before is None:
             choice, reason = _at_no_cost(choice, available)
             facts = [f"{grouped(choice.point.throughput.mean)} operations per second"]
-            yield f"If {need}, take {choice.target}{reason}: {_facts(choice, facts, currency)}."
+            yield f"If {need}, use {choice.target}{reason}: {_facts(choice, facts, currency)}."
         elif choice.target == before.target:
-            yield f"If {need}, {choice.target} is still the one to take."
+            yield f"If {need}, {choice.target} is still the best choice."
         else:
             facts = [_beside(choice, available[0])]
-            yield f"If {need}, take {choice.target}: {_facts(choice, facts, currency)}."
+            yield f"If {need}, use {choice.target}: {_facts(choice, facts, currency)}."
         before = choice or before
 
 
@@ -109,7 +109,8 @@ def _at_no_cost(fastest: Choice, available: Sequence[Choice]) -> tuple[Choice, s
     for one in available:
         more = one.promise.survives_crash and not fastest.promise.survives_crash
         if more and not _is_dearer(one, fastest) and _compared(one, fastest).doubt == NO_DIFFERENCE:
-            return one, f", which survives one and is not measurably slower than {fastest.target}"
+            text = f", which survives a crash and is not measurably slower than {fastest.target}"
+            return one, text
     return fastest, ""
 
 
@@ -126,7 +127,7 @@ def _beside(choice: Choice, fastest: Choice) -> str:
     if compared.doubt == NO_DIFFERENCE:
         return f"no measurable difference in throughput from {fastest.target}"
     if compared.doubt:
-        return f"how much slower it is cannot be told ({compared.doubt})"
+        return f"relative throughput is unknown ({compared.doubt})"
     return f"{compared.times('at most')} the throughput of {fastest.target}"
 
 

@@ -47,8 +47,8 @@ def refuse_what_direct_lacks(options: argparse.Namespace, workload: Workload) ->
         "--noreply": load.noreply,
         "--ttl": workload.ttl != 0,
         "--verify": options.verify,
-        f"{', '.join(sorted(others))} in the mix: its clients know get and set": bool(others),
+        f"{', '.join(sorted(others))} in the mix: it supports only get and set": bool(others),
     }
     for what, wanted in refused.items():
         if wanted:
-            raise ConfigError(f"bench: --backends {DIRECT} does not go with {what}")
+            raise ConfigError(f"bench: --backends {DIRECT} cannot be combined with {what}")

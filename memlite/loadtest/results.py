@@ -146,7 +146,7 @@ class MachineUse:
 
     Attributes:
         other: share used by programs that are not part of the measurement.
-        steal: share for which the hypervisor ran something else.
+        steal: share taken by the hypervisor for other virtual machines (steal time).
     """
 
     other: float
@@ -205,19 +205,19 @@ class Repetition:
             think time. Null if not measured.
         server: resources used by the server; null if they could not be read, as for a server on
             another machine that the load tester did not start.
-        generator_share: CPU utilisation of the busiest worker; 1.0 is one fully used core. An open
-            loop does not count the time in which the worker only waited for the next arrival.
-        generator_cpu: processor time of the generator per operation, in microseconds. An open loop
-            does not count the time in which workers only waited for the next arrival.
+        generator_share: CPU utilisation of the busiest worker; 1.0 is one fully used core. In an
+            open loop, time spent only waiting for the next arrival does not count.
+        generator_cpu: processor time of the generator per operation, in microseconds. In an open
+            loop, time spent only waiting for the next arrival does not count.
         lateness: in an open loop, the 99th percentile of how late a request was sent although a
             connection was free, in microseconds.
         in_system: in an open loop, the mean number of requests in the system over time: those that
             are due but not yet answered. The load tester counts requests when they become due and
-            when they are answered, and uses no response times. Null in a closed loop.
+            when they are answered, independently of response times. Null in a closed loop.
         cut_off: in an open loop, the number of requests in the system at the beginning of the
             measurement, plus that at the end.
-        generator_idle: in an open loop, the share of the time in which the busiest worker only
-            waited for the next arrival. Null in a closed loop.
+        generator_idle: in an open loop, the share of the time that the busiest worker spent only
+            waiting for the next arrival. Null in a closed loop.
         machine: other load on the machine; null if unknown, as in repetitions of less than half a
             second.
         processes: for a cluster, the resources that each process used: ``proxy``, or ``proxy-1``,
@@ -274,14 +274,14 @@ class LawCheck:
         predicted: N/X − Z, in microseconds.
         difference: the predicted value divided by R, minus 1.
         in_system: X·(R + Z), which equals N by Little's law.
-        tolerance: the largest difference, in either direction, at which the law counts as holding.
+        tolerance: the largest difference, in either direction, at which the law is said to hold.
             It is 2%, or, if larger, the difference that truncation at the ends of the measurement
             can explain; for each client this is at most the longest response.
         holds: whether the law holds; null if it cannot be tested because the tolerance is above
             10%.
-        cause: why the law need not hold although no request was lost. Either requests failed, which
-            count neither in X nor in R, or clients ended at different times, after a given number
-            of operations each. Empty if neither is the case.
+        cause: why the law need not hold even if no request was lost: requests failed, and count
+            neither in X nor in R, or clients finished at different times, after a given number of
+            operations each. Empty if neither applies.
     """
 
     clients: int
@@ -306,13 +306,13 @@ class LittleCheck:
         response_time: R, the mean response time, in microseconds.
         predicted: X·R, the predicted number of requests in the system.
         difference: the predicted value divided by N, minus 1.
-        tolerance: the largest difference, in either direction, at which the law counts as holding.
+        tolerance: the largest difference, in either direction, at which the law is said to hold.
             It is 2%, or, if larger, the difference that truncation at the ends of the measurement
             can explain; for each request in the system at an end this is at most the longest
             response.
         holds: whether the law holds; null if it cannot be tested because the tolerance is above
             10%.
-        cause: why the law need not hold although no request was lost: requests failed, which count
+        cause: why the law need not hold even if no request was lost: requests failed, and count
             in N but neither in X nor in R. Empty if no request failed.
     """
 
@@ -348,7 +348,7 @@ class SeriesCheck:
     Attributes:
         warm_up: length of the warm-up that the measurement contains, by MSER-5, in seconds.
         cool_down: length of the cool-down, in seconds.
-        known: whether the repetition has enough intervals to find a warm-up and a cool-down.
+        known: whether the repetition has enough intervals to detect a warm-up and a cool-down.
         settles: whether the repetition has a steady state: MSER-5 finds one, at least 20 intervals
             are left, and both halves of them contain operations. If not, ``warm_up`` and
             ``cool_down`` are 0, and the following fields refer to all intervals.
@@ -366,7 +366,7 @@ class SeriesCheck:
         independent: whether the batches show no correlation; if they do, the confidence interval is
             too narrow.
         outliers: numbers of the intervals that are outliers, from 0. They are not excluded.
-        stalls: the stalls.
+        stalls: the stalls found.
     """
 
     warm_up: float
@@ -510,13 +510,13 @@ class UslFit:
     """The Universal Scalability Law, fitted to the throughputs of a target.
 
     Attributes:
-        contention: σ.
-        coherency: κ.
+        contention: σ, the contention coefficient.
+        coherency: κ, the coherency coefficient.
         rate: γ, the throughput of one client, in operations per second.
         peak_clients: N*, the number of clients at which throughput peaks.
         peak_throughput: throughput at the peak, in operations per second.
         explained: share of the variation of throughput that the fit explains (R²).
-        warnings: conclusions that the data do not support.
+        warnings: conclusions that the data do not support, in sentences.
     """
 
     contention: Estimate
@@ -552,7 +552,7 @@ class SaturationFound:
         most_power: number of clients with the highest ratio of throughput to response time (power);
             null if response times are not known.
         usl: fit of the Universal Scalability Law; null with fewer than four numbers of clients.
-        warnings: conclusions that the data do not support.
+        warnings: conclusions that the data do not support, in sentences.
     """
 
     target: str
@@ -617,7 +617,7 @@ class TargetInfo:
         address: address on which the target listened; for a cluster without a proxy, that of the
             first node.
         server: version that the target reports, such as ``1.6.18``.
-        details: other relevant facts, such as durability or the emulator's latency profile.
+        details: other properties, such as durability or the emulator's latency profile.
         cluster: for a cluster, its parts; otherwise null.
         machines: types of the machines on which the target ran, as the user named them, with the
             number of machines of each type. Empty if the user named none.
@@ -653,7 +653,7 @@ class Results:
         machine: the machine of the load generator: ``cpu``, ``cores``, ``memory_bytes``,
             ``system``, ``python``, ``hostname`` and so on.
         versions: versions of memlite and of the packages it uses.
-        workload: the workload, laid out as in a workload file.
+        workload: the workload, structured as in a workload file.
         targets: the measured servers.
         points: the measurements, by target and load.
         bursts: measurements of bursts: new clients arrive all at once, and each sets and gets its
@@ -663,7 +663,7 @@ class Results:
             more numbers of clients.
         failure: why the run ended early; empty if it did not, or if the user interrupted it.
         mixed: differences between the systems on which the run was measured, if it was interrupted
-            and continued on another system; otherwise empty.
+            and resumed on another system; otherwise empty.
     """
 
     title: str

@@ -58,7 +58,7 @@ def locked(folder: Path, named: Path | None = None) -> Iterator[None]:
 
 def goes_on(folder: Path) -> str:
     """Return how to continue, for a message."""
-    return f"run the same command with --out {folder} to continue"
+    return f"run the same command with --out {folder} to resume"
 
 
 def interrupted(folder: Path, *, left: int) -> str:
@@ -70,7 +70,7 @@ def interrupted(folder: Path, *, left: int) -> str:
     """
     if left:
         return f"interrupted; {goes_on(folder)}"
-    return f"{measured_all(folder)}; the same command with --out {folder} writes the report"
+    return f"{measured_all(folder)}; run the same command with --out {folder} to write the report"
 
 
 def measured_all(path: Path) -> str:
@@ -79,7 +79,7 @@ def measured_all(path: Path) -> str:
     Args:
         path: path of the measurements.
     """
-    return f"interrupted after everything was measured, which is in {path}"
+    return f"interrupted after the last measurement; all of them are saved in {path}"
 
 
 def differences(found: Sequence[tuple[System, System]]) -> str:
@@ -89,7 +89,7 @@ def differences(found: Sequence[tuple[System, System]]) -> str:
         found: the machine and the versions of each measurement, as in `Results`.
     """
     parts = [f"{name} {' and '.join(some)}" for name, some in _differing(found).items()]
-    return f"measurements are of different systems: {', '.join(parts)}" if parts else ""
+    return f"measurements were made on different systems: {', '.join(parts)}" if parts else ""
 
 
 def _differing(found: Sequence[tuple[System, System]]) -> dict[str, list[str]]:
@@ -122,8 +122,8 @@ def _refuse_other_systems(
         changed.append(f"{name} {' and '.join(earlier)}, now {now}")
     if changed:
         raise ConfigError(
-            f"bench: --out {folder} has measurements of another system: {'; '.join(changed)}; "
-            "choose another folder, or mix them with --mix-systems"
+            f"bench: --out {folder} contains measurements of another system: {'; '.join(changed)}; "
+            "choose another folder, or add --mix-systems"
         )
 
 

@@ -165,7 +165,7 @@ def _why_not(
     whose: str,
 ) -> str:
     if name in all_names:
-        return "the load tester decides that itself"
+        return "the load tester sets this option itself"
     close = difflib.get_close_matches(name, known, 1)
     return f"{whose} has no such option" + (f", did you mean {close[0]}?" if close else "")
 

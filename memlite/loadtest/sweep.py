@@ -110,8 +110,8 @@ def _contradiction(found: Saturation, law: Scalability) -> Iterator[str]:
     falls = law.throughput(found.best) < selection.PLATEAU * law.peak_throughput
     if falls and law.peak_clients < found.best:
         yield (
-            f"The law puts the peak at {law.peak_clients:.0f} clients, but throughput does not "
-            "fall with more."
+            f"The law puts the peak at {law.peak_clients:.0f} clients, but measured throughput "
+            "does not fall beyond it."
         )
 
 
@@ -199,12 +199,12 @@ def _sentence(sweep: Sweep, kind: str) -> str:
         "" if found.knee is None else kind,
     )
     if not reason and not any(load.certain for load in found.loads):
-        reason = "repetitions differ too much"
+        reason = "repetitions vary too much"
     if reason:
-        return f"Where {sweep.target} saturates cannot be told: {reason}."
+        return f"The saturation point of {sweep.target} cannot be determined: {reason}."
     above, at_most = found.knee_interval
     unsure = [load.clients for load in found.loads if not load.certain]
-    doubt = f" (not certain at {_listed(unsure)})" if unsure else ""
+    doubt = f" (uncertain at {_listed(unsure)})" if unsure else ""
     return (
         f"{sweep.target} is {ranges(found)} clients{doubt}. Its knee is "
         f"{between(above, at_most)}{_law_text(sweep)}."
@@ -232,7 +232,7 @@ def _law_text(sweep: Sweep) -> str:
         return ""
     low, high = law.peak_clients_interval
     most = sweep.points[-1].clients
-    beyond = f", beyond the {most} that were measured," if law.peak_clients > most else ""
+    beyond = f", beyond the measured {most}," if law.peak_clients > most else ""
     return (
         f"; the Universal Scalability Law (σ = {law.contention:.2g}, κ = {law.coherency:.2g}) puts "
         f"the peak at {law.peak_clients:.0f} clients ({low:.0f} to {high:.0f}){beyond or ','} with "

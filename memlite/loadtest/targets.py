@@ -448,7 +448,7 @@ def parse_address(
     address, _, name = text.partition("=")
     if address.startswith("/"):
         if tls:
-            raise ConfigError(f"bench: --tls is for HOST:PORT, not for a UNIX socket: {address}")
+            raise ConfigError(f"bench: --tls cannot be combined with a UNIX socket: {address}")
         return RunningServer(name or address, address, login=login, dialect=dialect)
     try:
         where = addresses.parse_address(address, default_port=None)

@@ -43,7 +43,7 @@ def program() -> str:
         if path := shutil.which(name):
             return path
     raise ConfigError(
-        "bench: --backends: there is neither valkey-server nor redis-server on the PATH "
+        "bench: --backends: neither valkey-server nor redis-server is on the PATH "
         "(apt install redis-server)"
     )
 
@@ -89,13 +89,13 @@ def _await(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
     while True:
         if server.poll() is not None:
             lines = log.read_text(errors="replace").split("\n") if log.exists() else []
-            reason = next((line for line in reversed(lines) if line), "it ended at once")
+            reason = next((line for line in reversed(lines) if line), "it exited immediately")
             raise StartError(f"bench: valkey: {reason}")
         with socket.socket() as sock:
             if sock.connect_ex(("127.0.0.1", port)) == 0:
                 return
         if monotonic() > end:
-            raise StartError("bench: valkey: the server does not accept connections")
+            raise StartError("bench: valkey: the server is not accepting connections")
         sleep(0.02)
 
 

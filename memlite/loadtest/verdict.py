@@ -105,7 +105,7 @@ def _throughput(groups: Mapping[str, Sequence[Point]], load: str, kinds: Mapping
 
 
 def _which_is_faster(compared: Comparison) -> str:
-    return f"but which is faster cannot be told: {compared.doubt}"
+    return f"but it is unclear which is faster: {compared.doubt}"
 
 
 def _ranked(groups: Mapping[str, Sequence[Point]]) -> list[Point]:

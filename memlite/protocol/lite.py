@@ -153,7 +153,7 @@ class LiteParser:
         if first == MAGIC:
             raise ProtocolViolation("a binary request where text is expected")
         if length > self._limits.line_length:
-            raise ProtocolViolation("a line without an end")
+            raise ProtocolViolation("an unterminated line")
 
     # Commands. Each method returns the position of the next command.
 

@@ -159,16 +159,16 @@ class TextLoginReader:
     def _line(self) -> bytes | None:
         buffer = self._buffer
         if buffer[:1] == bytes([_BINARY_MAGIC]):
-            raise ProtocolViolation("the binary protocol, where authentication is in text")
+            raise ProtocolViolation("a binary request where authentication is in text")
         if len(buffer) < _SHORTEST_READ:
             return None
         newline = buffer.find(b"\n")
         if newline < 0:
             if len(buffer) > self._line_length:
-                raise ProtocolViolation("a line without an end, unauthenticated")
+                raise ProtocolViolation("an unterminated line, unauthenticated")
             return None
         if newline < _SHORTEST_LINE:
-            raise ProtocolViolation("a line too short to authenticate with")
+            raise ProtocolViolation("a line too short for authentication")
         line = bytes(buffer[:newline])
         del buffer[: newline + 1]
         return line.removesuffix(b"\r")

@@ -440,7 +440,7 @@ class TextParser:
                 (b"get ", b"gets ")
             )
         if not may_be_long or size > self._limits.get_line_length:
-            raise ProtocolViolation("a line without an end")
+            raise ProtocolViolation("an unterminated line")
 
     def _resume(self, data: bytes, handler: Handler) -> tuple[bytes, int]:
         """Continue an incomplete command with `data`.

@@ -35,18 +35,18 @@ compare both. A header may use the headers included before it. */
 #define VERSION 7  /* of the interface: a module compiled for another version is not used */
 
 static PyMethodDef methods[] = {
-    {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, "The pieces of parts in order."},
-    {"split", (PyCFunction)(void (*)(void))split, METH_FASTCALL, "Requests by their nodes."},
-    {"split_keys", (PyCFunction)(void (*)(void))split_keys, METH_FASTCALL, "Keys by their nodes."},
-    {"expect", expect, METH_O, "Take the table of replies."},
-    {"know", (PyCFunction)know, METH_VARARGS, "Find the attributes of nodes and of their connections."},
-    {"deliver", deliver, METH_O, "Sends executors' replies."},
-    {"send_progress", send_progress, METH_O, "Sends what is there of executors' replies."},
-    {"hand_out", (PyCFunction)(void (*)(void))hand_out, METH_FASTCALL, "Gives requests their replies."},
-    {"split_gets", (PyCFunction)split_gets, METH_O, "The replies to gets, and where they end."},
-    {"items", (PyCFunction)(void (*)(void))items, METH_FASTCALL, "The items of a reply, and where they end."},
-    {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL, "Values by their owners."},
-    {"interleave", (PyCFunction)(void (*)(void))interleave, METH_FASTCALL, "Pieces in the order of their owners."},
+    {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, "Return the pieces of parts in order."},
+    {"split", (PyCFunction)(void (*)(void))split, METH_FASTCALL, "Group requests by node."},
+    {"split_keys", (PyCFunction)(void (*)(void))split_keys, METH_FASTCALL, "Group keys by node."},
+    {"expect", expect, METH_O, "Set the table of expected replies."},
+    {"know", (PyCFunction)know, METH_VARARGS, "Look up the attributes of nodes and of their connections."},
+    {"deliver", deliver, METH_O, "Send the replies of executors."},
+    {"send_progress", send_progress, METH_O, "Send the replies of executors that have arrived."},
+    {"hand_out", (PyCFunction)(void (*)(void))hand_out, METH_FASTCALL, "Pass replies to their requests."},
+    {"split_gets", (PyCFunction)split_gets, METH_O, "Return the replies to gets, and where they end."},
+    {"items", (PyCFunction)(void (*)(void))items, METH_FASTCALL, "Return the items of a reply, and where they end."},
+    {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL, "Group values by owner."},
+    {"interleave", (PyCFunction)(void (*)(void))interleave, METH_FASTCALL, "Return pieces in the order of their owners."},
     {NULL},
 };
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "Framing in C.", -1, methods};

@@ -25,7 +25,7 @@ FRESH: Final = 1.0
 """Seconds after a note was sent in which changes may begin under it."""
 _SLACK: Final = 1.25  # for the time from one look at the notes to the next
 _NODES_A_READ: Final = 50
-_OUT: Final = "it has missed changes of another proxy"
+_OUT: Final = "it has missed changes by another proxy"
 
 
 class _Receiver(Protocol):
@@ -390,7 +390,7 @@ class Absences:
         for last, request in self._requests():
             reply = await ask(request)
             if not (reply.endswith(END) and fits(request, reply)):
-                raise NodeLostError(f"gets: it answers {shown(reply)}")
+                raise NodeLostError(f"unexpected reply to gets: {shown(reply)}")
             if node in self._on:
                 self._take(node, request, now if last else 0.0, reply)
         self._wake()

@@ -230,17 +230,17 @@ static inline int asked_take(Asked *self, const char *reply, const char *end, in
 }
 
 static PyObject *asked_extend(Asked *self, PyObject *requests) {
-    if (!PyList_Check(requests)) return PyErr_Format(PyExc_TypeError, "a list is needed");
+    if (!PyList_Check(requests)) return PyErr_Format(PyExc_TypeError, "expected a list");
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(requests); i++) {
         PyObject *one = PyList_GET_ITEM(requests, i);
-        if (!PyBytes_CheckExact(one)) return PyErr_Format(PyExc_TypeError, "requests are bytes");
+        if (!PyBytes_CheckExact(one)) return PyErr_Format(PyExc_TypeError, "requests must be bytes");
         if (asked_add(self, one)) return NULL;
     }
     Py_RETURN_NONE;
 }
 
 static PyObject *asked_take_reply(Asked *self, PyObject *const *args, Py_ssize_t count) {
-    if (count != 2 || !PyBytes_CheckExact(args[0])) return PyErr_Format(PyExc_TypeError, "bytes and a bool are needed");
+    if (count != 2 || !PyBytes_CheckExact(args[0])) return PyErr_Format(PyExc_TypeError, "expected bytes and a bool");
     const char *reply = PyBytes_AS_STRING(args[0]);
     int fit = asked_take(self, reply, reply + PyBytes_GET_SIZE(args[0]), 0, args[1] == Py_True);
     return fit < 0 ? NULL : PyBool_FromLong(fit);
@@ -264,9 +264,9 @@ static void asked_dealloc(Asked *self) {
 }
 
 static PyMethodDef asked_methods[] = {
-    {"extend", (PyCFunction)asked_extend, METH_O, "Note what was sent."},
-    {"take", (PyCFunction)(void (*)(void))asked_take_reply, METH_FASTCALL, "Whether a reply fits the next request."},
-    {"skip", (PyCFunction)asked_skip_one, METH_NOARGS, "Forget what the next receiver has asked for."},
+    {"extend", (PyCFunction)asked_extend, METH_O, "Record the requests sent."},
+    {"take", (PyCFunction)(void (*)(void))asked_take_reply, METH_FASTCALL, "Return whether a reply fits the next request."},
+    {"skip", (PyCFunction)asked_skip_one, METH_NOARGS, "Forget the requests of the next receiver."},
     {"clear", (PyCFunction)asked_clear, METH_NOARGS, "Forget everything."},
     {NULL},
 };
@@ -275,20 +275,20 @@ static PyTypeObject Asked_type = {
     .tp_name = "memlite.proxy._native.Asked",
     .tp_basicsize = sizeof(Asked),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "What a node was sent and has not answered.",
+    .tp_doc = "The requests that a node was sent and has not answered.",
     .tp_new = PyType_GenericNew,
     .tp_dealloc = (destructor)asked_dealloc,
     .tp_methods = asked_methods,
 };
 
 static PyObject *expect(PyObject *self, PyObject *table) {
-    if (!PyDict_CheckExact(table)) return PyErr_Format(PyExc_TypeError, "a dictionary is needed");
+    if (!PyDict_CheckExact(table)) return PyErr_Format(PyExc_TypeError, "expected a dictionary");
     PyObject *key, *heads;
     for (Py_ssize_t place = 0; PyDict_Next(table, &place, &key, &heads);) {
-        if (!PyTuple_CheckExact(heads)) return PyErr_Format(PyExc_TypeError, "tuples are needed");
+        if (!PyTuple_CheckExact(heads)) return PyErr_Format(PyExc_TypeError, "expected tuples");
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(heads); i++)
             if (!PyBytes_CheckExact(PyTuple_GET_ITEM(heads, i)) || !PyBytes_GET_SIZE(PyTuple_GET_ITEM(heads, i)))
-                return PyErr_Format(PyExc_TypeError, "tuples of bytes are needed");
+                return PyErr_Format(PyExc_TypeError, "expected tuples of bytes");
     }
     Py_XSETREF(expected, Py_NewRef(table));
     Py_RETURN_NONE;

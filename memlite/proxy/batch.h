@@ -34,7 +34,7 @@ static Batch *batch_of(PyObject *executor, Lone *lone, PyObject *order) {
 static PyObject *batch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     PyObject *executor, *order;
     if (kwargs || !PyArg_ParseTuple(args, "OO!", &executor, &PyBytes_Type, &order)) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "no keywords are taken");
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "keyword arguments are not supported");
         return NULL;
     }
     return (PyObject *)batch_of(executor, NULL, order);
@@ -53,7 +53,7 @@ static void batch_dealloc(Batch *self) {
 /* Returns the receiver of the next node's replies, as a borrowed reference. */
 static Part *batch_add(Batch *self, Py_ssize_t count, int reads) {
     if (self->known == Py_SIZE(self) || self->known == 256)
-        return PyErr_Format(PyExc_ValueError, "there are as many parts as requests"), NULL;
+        return PyErr_Format(PyExc_ValueError, "the batch already has a part for each request"), NULL;
     if (count < 1 || count > 1 << 20) return PyErr_Format(PyExc_ValueError, "the count is too small or too large"), NULL;
     Part *part = part_of((PyObject *)self, self->known, count, reads, NULL);
     if (!part) return NULL;
@@ -174,12 +174,12 @@ static PyObject *batch_held(Batch *self, void *ignored) {
 static PyObject *batch_count(Batch *self, void *ignored) { return PyLong_FromSsize_t(Py_SIZE(self)); }
 
 static PyMethodDef batch_methods[] = {
-    {"part", (PyCFunction)(void (*)(void))batch_part, METH_VARARGS | METH_KEYWORDS, "The receiver of the next node's replies."},
-    {"part_done", (PyCFunction)batch_done, METH_NOARGS, "Note that all replies of a node are there."},
-    {"progressed", (PyCFunction)batch_progress, METH_NOARGS, "Note that some replies are there."},
+    {"part", (PyCFunction)(void (*)(void))batch_part, METH_VARARGS | METH_KEYWORDS, "Return the receiver of the next node's replies."},
+    {"part_done", (PyCFunction)batch_done, METH_NOARGS, "Record that all replies of a node have arrived."},
+    {"progressed", (PyCFunction)batch_progress, METH_NOARGS, "Record that some replies have arrived."},
     {"count_failures", (PyCFunction)batch_count_failures, METH_O, "Count requests that failed."},
-    {"available", (PyCFunction)batch_available, METH_NOARGS, "The replies that can be sent although others are missing."},
-    {"discard", (PyCFunction)batch_discard, METH_NOARGS, "Forget what has been answered."},
+    {"available", (PyCFunction)batch_available, METH_NOARGS, "Return the replies that can be sent although others are missing."},
+    {"discard", (PyCFunction)batch_discard, METH_NOARGS, "Forget the requests that have been answered."},
     {NULL},
 };
 static PyMemberDef batch_members[] = {
@@ -191,7 +191,7 @@ static PyMemberDef batch_members[] = {
 };
 static PyGetSetDef batch_getset[] = {
     {"count", (getter)batch_count, NULL, "How many requests there are.", NULL},
-    {"held", (getter)batch_held, NULL, "The bytes of what has been answered and was not sent.", NULL},
+    {"held", (getter)batch_held, NULL, "The size in bytes of the replies received and not sent.", NULL},
     {NULL},
 };
 static PyTypeObject Batch_type = {
@@ -295,7 +295,7 @@ static Lone *lone_of_executor(PyObject *executor) {
     if (!lone) return NULL;
     if (!Py_IS_TYPE(lone, &Lone_type)) {
         Py_DECREF(lone);
-        return (Lone *)(PyErr_Format(PyExc_TypeError, "an executor with a `Lone` is needed"), NULL);
+        return (Lone *)(PyErr_Format(PyExc_TypeError, "expected an executor with a `Lone`"), NULL);
     }
     return (Lone *)lone;
 }
@@ -384,7 +384,7 @@ static PyObject *end_of_writes(Written *written, int failed) {
 
 /* Sends the replies of the executors in a list. */
 static PyObject *deliver(PyObject *self, PyObject *dues) {
-    if (!PyList_CheckExact(dues) || !known.popleft) return PyErr_Format(PyExc_TypeError, "a list is needed, and nodes must be known");
+    if (!PyList_CheckExact(dues) || !known.popleft) return PyErr_Format(PyExc_TypeError, "expected a list, and nodes must be known");
     Written written = {NULL, 0};
     int failed = 0;
     while (!failed && PyList_GET_SIZE(dues)) failed = do_for_all(dues, deliver_batch, s_deliver, &written);
@@ -393,7 +393,7 @@ static PyObject *deliver(PyObject *self, PyObject *dues) {
 
 /* Makes the executors in a list send their replies so far: `Cluster._send_progress`. */
 static PyObject *send_progress(PyObject *self, PyObject *partly) {
-    if (!PyList_CheckExact(partly)) return PyErr_Format(PyExc_TypeError, "a list is needed");
+    if (!PyList_CheckExact(partly)) return PyErr_Format(PyExc_TypeError, "expected a list");
     Written written = {NULL, 0};
     return end_of_writes(&written, do_for_all(partly, progress_batch, s_send_progress, &written));
 }

@@ -210,7 +210,7 @@ class Cluster:
         """
         suspended = self._refusal is not None
         if suspended and self.topology is not None:
-            _log.info("requests are forwarded again")
+            _log.info("forwarding requests again")
         self._refusal = None
         before, self.topology = self.topology, topology
         if before is not None and replace(before, hot_keys=topology.hot_keys) == topology:
@@ -242,7 +242,7 @@ class Cluster:
         self._requests_before += sum(node.requests for node in former)
         self._retire_unused(former)
         added, gone = len(set(self.nodes).difference(old)), len(set(old).difference(self.nodes))
-        _log.info("topology: %d nodes, %d of them new, %d gone", len(self.nodes), added, gone)
+        _log.info("topology: %d nodes, %d added, %d removed", len(self.nodes), added, gone)
 
     def _retire_unused(self, nodes: Iterable[Node]) -> None:
         """Retire nodes when the changes in progress, which may still send them requests, are over.
@@ -382,13 +382,13 @@ class Cluster:
     def _set_move(self, topology: Topology) -> None:
         moving = self.moving
         if moving is not None and moving.goes_on_as(topology):
-            _log.info("keys move between nodes: phase %s", moving.phase.value)
+            _log.info("keys are moving between nodes: phase %s", moving.phase.value)
             return
         if moving is not None:
             self._moved += moving.requests
             self.moving = None
             self._finished_moves.begin(moving)
-            _log.info("no keys move between nodes any more")
+            _log.info("keys are no longer moving between nodes")
         if topology.move is None:
             return
         found = {(node.name, node.address): node for node in self.nodes}
@@ -404,7 +404,7 @@ class Cluster:
             current=lambda: self.moving,
             find=self.node_of,
         )
-        _log.info("keys move between nodes: phase %s", self.moving.phase.value)
+        _log.info("keys are moving between nodes: phase %s", self.moving.phase.value)
 
     @property
     def moving_requests(self) -> int:
@@ -414,7 +414,7 @@ class Cluster:
     def suspend(self, reason: str) -> None:
         """Refuse all requests until the topology is known again."""
         if self._refusal is None or self._refusal.reason != reason:
-            _log.warning("no request is forwarded: %s", reason, extra=failure("forwarding_stopped"))
+            _log.warning("not forwarding requests: %s", reason, extra=failure("forwarding_stopped"))
         self._refusal = Refusal(reason)
         self.hot.suspend()
         self._forget_all()

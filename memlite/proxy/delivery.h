@@ -117,7 +117,7 @@ static Py_ssize_t hand_out_all(PyObject *node, PyObject *data, PyObject *pending
     Py_ssize_t unasked = found && answered + found > last ? found - (Py_ssize_t)(last - answered) : 0, i = 0;
     found -= unasked;
     if (usual && (!asked || !Py_IS_TYPE(asked, &Asked_type))) {
-        if (asked) PyErr_SetString(PyExc_TypeError, "what was asked is kept in C");
+        if (asked) PyErr_SetString(PyExc_TypeError, "the requests asked must be kept in C");
         taken = -2;
     }
     if (found > 0 && taken > 0) {
@@ -206,7 +206,7 @@ static Py_ssize_t hand_out_all(PyObject *node, PyObject *data, PyObject *pending
 
 static PyObject *hand_out(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     if (count != 7 || !PyBytes_CheckExact(args[1]))
-        return PyErr_Format(PyExc_TypeError, "a node, bytes, a queue, three numbers and a type are needed");
+        return PyErr_Format(PyExc_TypeError, "expected a node, bytes, a queue, three numbers and a type");
     long long answered = PyLong_AsLongLong(args[3]), last = PyLong_AsLongLong(args[4]), timed = PyLong_AsLongLong(args[5]);
     if (PyErr_Occurred()) return NULL;
     int quiet = 1;

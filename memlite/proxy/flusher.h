@@ -13,7 +13,7 @@ static PyObject *flusher_call(PyObject *bound, PyObject *const *args, size_t fla
 static int flusher_init(Flusher *self, PyObject *args, PyObject *kwargs) {
     PyObject *node;
     if (kwargs || !PyArg_ParseTuple(args, "O", &node)) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a node is needed");
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "expected a node");
         return -1;
     }
     Py_XSETREF(self->node, Py_NewRef(node));
@@ -41,7 +41,7 @@ static void flusher_dealloc(Flusher *self) {
 
 static PyObject *flusher_call(PyObject *bound, PyObject *const *args, size_t flags, PyObject *names) {
     PyObject *node = ((Flusher *)bound)->node, *result = NULL;
-    if (PyVectorcall_NARGS(flags) || names) return PyErr_Format(PyExc_TypeError, "no arguments are taken");
+    if (PyVectorcall_NARGS(flags) || names) return PyErr_Format(PyExc_TypeError, "expected no arguments");
     if (!node) Py_RETURN_NONE;
     Py_INCREF(node);
     int done = Py_IS_TYPE(node, known.node) ? flush_usual(node) : 0;
@@ -57,7 +57,7 @@ static PyTypeObject Flusher_type = {
     .tp_basicsize = sizeof(Flusher),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(Flusher, call),
-    .tp_doc = "Sends what waits for a node.",
+    .tp_doc = "Sends the requests that wait for a node.",
     .tp_new = PyType_GenericNew,
     .tp_init = (initproc)flusher_init,
     .tp_call = PyVectorcall_Call,
@@ -106,7 +106,7 @@ static void call_others_soon(PyObject *scheduler, PyObject *functions, Py_ssize_
 
 static PyObject *calls_call(PyObject *bound, PyObject *const *args, size_t flags, PyObject *names) {
     PyObject *scheduler = ((Calls *)bound)->scheduler, *functions, *following;
-    if (PyVectorcall_NARGS(flags) || names) return PyErr_Format(PyExc_TypeError, "no arguments are taken");
+    if (PyVectorcall_NARGS(flags) || names) return PyErr_Format(PyExc_TypeError, "expected no arguments");
     if (!scheduler) Py_RETURN_NONE;
     Py_INCREF(scheduler);
     functions = PyObject_GetAttr(scheduler, s_together);
@@ -124,7 +124,7 @@ static PyObject *calls_call(PyObject *bound, PyObject *const *args, size_t flags
     Py_XDECREF(functions);
     Py_XDECREF(following);
     if (!failed) Py_RETURN_NONE;
-    return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "a list is needed");
+    return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "expected a list");
 }
 
 static PyTypeObject Calls_type = {
@@ -133,7 +133,7 @@ static PyTypeObject Calls_type = {
     .tp_basicsize = sizeof(Calls),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_vectorcall_offset = offsetof(Calls, call),
-    .tp_doc = "Calls what is due in an iteration of the event loop.",
+    .tp_doc = "Calls the functions due in an iteration of the event loop.",
     .tp_call = PyVectorcall_Call,
     .tp_traverse = (traverseproc)calls_traverse,
     .tp_clear = (inquiry)calls_clear,

@@ -3,7 +3,7 @@
 #define MOST_OWNERS 64
 
 static PyObject *split_gets(PyObject *self, PyObject *data) {
-    if (!PyBytes_Check(data)) return PyErr_Format(PyExc_TypeError, "bytes are needed");
+    if (!PyBytes_Check(data)) return PyErr_Format(PyExc_TypeError, "expected bytes");
     const char *start = PyBytes_AS_STRING(data), *end = start + PyBytes_GET_SIZE(data), *at = start;
     PyObject *found = PyList_New(0);
     while (found && at < end) {
@@ -22,7 +22,7 @@ static PyObject *items(PyObject *self, PyObject *const *args, Py_ssize_t count) 
     Py_ssize_t position = count == 3 ? PyLong_AsSsize_t(args[2]) : -1;
     if (count != 3 || !PyList_Check(args[0]) || !PyBytes_Check(args[1])
         || position < 0 || position > PyBytes_GET_SIZE(args[1]))
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "a list, bytes and a position are needed");
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "expected a list, bytes and a position");
     const char *start = PyBytes_AS_STRING(args[1]), *end = start + PyBytes_GET_SIZE(args[1]), *at = start + position;
     Py_ssize_t size = PyList_GET_SIZE(args[0]);
     PyObject *found = PyList_New(size);
@@ -32,7 +32,7 @@ static PyObject *items(PyObject *self, PyObject *const *args, Py_ssize_t count) 
         PyObject *key = PyList_GET_ITEM(args[0], i);
         if (!PyBytes_Check(key)) {
             Py_DECREF(found);
-            return PyErr_Format(PyExc_TypeError, "keys are bytes");
+            return PyErr_Format(PyExc_TypeError, "keys must be bytes");
         }
         Py_ssize_t length = PyBytes_GET_SIZE(key);
         const char *after = at, *name = at + 6;
@@ -56,7 +56,7 @@ static PyObject *items(PyObject *self, PyObject *const *args, Py_ssize_t count) 
 static PyObject *gather(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     if (count != 2 || !PyList_Check(args[0]) || !PyList_Check(args[1])
         || PyList_GET_SIZE(args[0]) != PyList_GET_SIZE(args[1]))
-        return PyErr_Format(PyExc_ValueError, "two lists of the same length are needed");
+        return PyErr_Format(PyExc_ValueError, "expected two lists of the same length");
     PyObject *owners[MOST_OWNERS], *lists[MOST_OWNERS];  /* the first owners and their lists, borrowed */
     int known = 0;
     PyObject *found = PyDict_New();
@@ -78,7 +78,7 @@ static PyObject *gather(PyObject *self, PyObject *const *args, Py_ssize_t count)
 
 static PyObject *interleave(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     if (count != 4 || !PyList_Check(args[0]) || !PyDict_Check(args[1]) || !PyBytes_Check(args[2]) || !PyBytes_Check(args[3]))
-        return PyErr_Format(PyExc_TypeError, "a list, a dictionary and twice bytes are needed");
+        return PyErr_Format(PyExc_TypeError, "expected a list, a dictionary and two bytes objects");
     Py_ssize_t parts = PyDict_GET_SIZE(args[1]), number = PyList_GET_SIZE(args[0]), place = 0, total = PyBytes_GET_SIZE(args[3]);
     struct Part { PyObject *owner, *list; Py_ssize_t next; } few[MOST_OWNERS], *all = few;
     const char *each = PyBytes_AS_STRING(args[2]);
@@ -92,7 +92,7 @@ static PyObject *interleave(PyObject *self, PyObject *const *args, Py_ssize_t co
     }
     for (Py_ssize_t i = 0; PyDict_Next(args[1], &place, &owner, &list); i++) {
         if (!PyList_Check(list)) {
-            PyErr_SetString(PyExc_TypeError, "values are lists");
+            PyErr_SetString(PyExc_TypeError, "values must be lists");
             goto done;
         }
         all[i] = (struct Part){owner, list, 0};

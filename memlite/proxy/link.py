@@ -88,7 +88,7 @@ class Link(asyncio.Protocol):
         """
         reply = await self.request(request)
         if not reply.startswith(expected):
-            raise NodeLostError(f"it answers {_text(reply)}")
+            raise NodeLostError(f"unexpected reply: {_text(reply)}")
 
     async def request(self, request: bytes) -> bytes:
         """Send one of the proxy's own requests, and return the reply.
@@ -179,7 +179,7 @@ class Link(asyncio.Protocol):
             if len(replies) == 1:
                 self._asking.set_result(replies[0])
             else:
-                self._asking.set_exception(NodeLostError(f"it answers {_text(replies[0])}"))
+                self._asking.set_exception(NodeLostError(f"unexpected reply: {_text(replies[0])}"))
 
     def eof_received(self) -> None:
         """Note that the node sends no more."""

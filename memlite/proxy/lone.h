@@ -21,7 +21,7 @@ static PyObject *s_answer, *s_fail;
 static int lone_init(Lone *self, PyObject *args, PyObject *kwargs) {
     PyObject *executor;
     if (kwargs || !PyArg_ParseTuple(args, "O", &executor)) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "an executor is needed");
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "expected an executor");
         return -1;
     }
     Py_XSETREF(self->executor, Py_NewRef(executor));
@@ -130,7 +130,7 @@ static int take_line(Lone *self, PyObject *by_line, PyObject *data, PyObject *ki
 
 static PyObject *lone_take(Lone *self, PyObject *const *args, Py_ssize_t count) {
     if (count != 3 || !PyDict_Check(args[0]) || !PyBytes_CheckExact(args[1]))
-        return PyErr_Format(PyExc_TypeError, "a dictionary, bytes and a type are needed");
+        return PyErr_Format(PyExc_TypeError, "expected a dictionary, bytes and a type");
     int taken = take_line(self, args[0], args[1], args[2]);
     return taken < 0 ? NULL : PyBool_FromLong(taken);
 }
@@ -158,7 +158,7 @@ static int take_change(Lone *self, PyObject *nodes, PyObject *data, PyObject *ki
 static PyObject *lone_take_set(Lone *self, PyObject *const *args, Py_ssize_t count) {
     long most = count == 4 ? PyLong_AsLong(args[2]) : -1;
     if (most < 0 || !PyDict_Check(args[0]) || !PyBytes_CheckExact(args[1]))
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "a dictionary, bytes, a number and a type are needed");
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "expected a dictionary, bytes, a number and a type");
     int taken = take_stored(self, args[0], args[1], most, args[3]);
     return taken < 0 ? NULL : PyBool_FromLong(taken);
 }
@@ -166,7 +166,7 @@ static PyObject *lone_take_set(Lone *self, PyObject *const *args, Py_ssize_t cou
 static PyMethodDef lone_methods[] = {
     {"answer", (PyCFunction)lone_answer, METH_O, "Take the reply."},
     {"fail", (PyCFunction)lone_fail, METH_O, "Take the error that stands for the reply."},
-    {"take", (PyCFunction)(void (*)(void))lone_take, METH_FASTCALL, "Forward a get that is known by its line."},
+    {"take", (PyCFunction)(void (*)(void))lone_take, METH_FASTCALL, "Forward a get whose line is known."},
     {"take_set", (PyCFunction)(void (*)(void))lone_take_set, METH_FASTCALL, "Forward a small set."},
     {NULL},
 };
@@ -175,7 +175,7 @@ static PyObject *lone_get_turns(Lone *self, void *ignored) {
 }
 
 static int lone_set_turns(Lone *self, PyObject *turns, void *ignored) {
-    if (!turns || !Py_IS_TYPE(turns, &Turns_type)) return PyErr_Format(PyExc_TypeError, "Turns are needed"), -1;
+    if (!turns || !Py_IS_TYPE(turns, &Turns_type)) return PyErr_Format(PyExc_TypeError, "expected Turns"), -1;
     Py_XSETREF(self->turns, (Turns *)Py_NewRef(turns));
     return 0;
 }
@@ -184,7 +184,7 @@ static PyObject *lone_get_timing(Lone *self, void *ignored) { return Py_NewRef(s
 
 static int lone_set_timing(Lone *self, PyObject *timing, void *ignored) {
     if (!timing || !known.timing_type || !Py_IS_TYPE(timing, known.timing_type))
-        return PyErr_Format(PyExc_TypeError, "a Timing is needed, and nodes must be known"), -1;
+        return PyErr_Format(PyExc_TypeError, "expected a Timing, and nodes must be known"), -1;
     Py_XSETREF(self->timing, Py_NewRef(timing));
     return 0;
 }
@@ -217,7 +217,7 @@ static PyTypeObject Lone_type = {
     .tp_name = "memlite.proxy._native.Lone",
     .tp_basicsize = sizeof(Lone),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "A request that came alone.",
+    .tp_doc = "A request that arrived alone.",
     .tp_new = PyType_GenericNew,
     .tp_init = (initproc)lone_init,
     .tp_traverse = (traverseproc)lone_traverse,

@@ -275,7 +275,7 @@ class Node:
         """Close the connection; requests without a reply fail."""
         if self._task is not None:
             self._task.cancel()
-        reason = "has left the cluster" if self._retired else "the proxy stops"
+        reason = "has left the cluster" if self._retired else "the proxy is stopping"
         self._retired = False
         self._refusal = _error_line(self.name, reason)
         self._lose(reason, down=False)
@@ -323,7 +323,7 @@ class Node:
         if self.pending >= _MAX_PENDING or self._queued >= _MAX_QUEUED_BYTES:
             self.refused += 1
             self.failed += 1
-            receiver.fail(_error_line(self.name, "too many requests are waiting for it"))
+            receiver.fail(_error_line(self.name, "too many requests are pending"))
             return
         self._pending.append(receiver)
         self._queue.append(request)
@@ -721,7 +721,7 @@ class Node:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError) and not error.args:  # not the system's
-        return "it does not answer"
+        return "no reply"
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 

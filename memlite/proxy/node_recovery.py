@@ -127,7 +127,7 @@ class NodeRecovery:
             reply = await finish_flush(lambda request: self._ask(link, request, seconds))
             if reply != replies.OK:
                 shown = reply[:80].decode("ascii", "backslashreplace").rstrip()
-                raise NodeLostError(f"flush_all 1: it answers {shown}")
+                raise NodeLostError(f"unexpected reply to flush_all 1: {shown}")
             notes = b"" if self.absence is None else self.absence.notes_there()
             if notes:
                 await self._ask(link, FENCE + notes, seconds)
@@ -146,7 +146,7 @@ class NodeRecovery:
             async with asyncio.timeout(seconds):
                 return await link.request(request)
         except TimeoutError:
-            raise NodeLostError("it does not answer") from None
+            raise NodeLostError("no reply") from None
 
     def parting(self) -> bytes | None:
         """Return the request for a node that leaves, so that it is emptied if it returns."""
@@ -169,7 +169,7 @@ class NodeRecovery:
                 await link.ask(FLUSH + notes, replies.OK)
         except (NodeLostError, TimeoutError) as error:
             self.missed = True
-            raise NodeLostError(f"flush_all: {error or 'it does not answer'}") from None
+            raise NodeLostError(f"flush_all: {error or 'no reply'}") from None
         except BaseException:
             self.missed = True
             raise

@@ -37,11 +37,11 @@ OPTIONS_OF_A_SERVER: Final = (
 """The server options that a proxy has as well."""
 
 HELP: Final = {
-    "extended": "idle_timeout=SECONDS, and ssl_ keys as of a server (memlite --help)",
-    "otlp": "export metrics, and spans of the requests of --trace-sample, to an OpenTelemetry"
-    " receiver, such as http://localhost:4318; env: to the one that OTEL_EXPORTER_OTLP_ENDPOINT"
-    " names",
-    "slow-log": "requests that take this long, such as 10ms, 500us or 1.5s, are shown by "
+    "extended": "idle_timeout=SECONDS, and the ssl_ keys of a server (memlite --help)",
+    "otlp": "export metrics, and spans of the requests selected by --trace-sample, to an"
+    " OpenTelemetry receiver, such as http://localhost:4318; env: the one in"
+    " OTEL_EXPORTER_OTLP_ENDPOINT",
+    "slow-log": "show requests that take at least this long, such as 10ms, 500us or 1.5s, in "
     '"stats slow" and "watch slow"; 0: none',
 }
 """A proxy's help for the options whose meaning differs."""
@@ -86,7 +86,7 @@ def read_options(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> P
     else:
         refuse_hash(parser, parsed)
         if parsed.on_return is not None:
-            parser.error("--on-return is for --nodes; members of a cluster empty themselves")
+            parser.error("--on-return applies only to --nodes; nodes of a cluster flush themselves")
         if parsed.deadline > MAX_DEADLINE:
             parser.error(
                 f"--deadline {parsed.deadline:g} is too long with --cluster: at most"
@@ -109,7 +109,7 @@ def command_line() -> argparse.ArgumentParser:
         prog="memlite proxy",
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Forward the commands of clients to the nodes that have their keys.",
+        description="Forward the commands of clients to the nodes that store their keys.",
         epilog=_epilog(),
     )
     add_topology_options(parser)
@@ -118,14 +118,14 @@ def command_line() -> argparse.ArgumentParser:
         type=_seconds,
         default=_DEADLINE,
         metavar="SECONDS",
-        help="within which a node must answer, or it is taken for down (default: %(default)g; with"
-        f" --cluster at most {MAX_DEADLINE:g})",
+        help="time within which a node must answer, or be considered down (default: %(default)g;"
+        f" with --cluster at most {MAX_DEADLINE:g})",
     )
     parser.add_argument(
         "--on-return",
         choices=ON_RETURN,
-        help="what to do with a node that may have missed changes, before it is used again;"
-        " with --nodes (default: flush)",
+        help="with --nodes: what to do with a node that may have missed changes, before it is used"
+        " again (default: flush)",
     )
     parser.add_argument(
         "--strict",
@@ -136,7 +136,7 @@ def command_line() -> argparse.ArgumentParser:
         "--in-flight",
         type=_workers,
         metavar="N",
-        help="send the nodes at most N requests at a time; others wait in one queue, and fail"
+        help="send the nodes at most N requests at a time; further ones wait in one queue, and fail"
         " after --deadline (default: no limit)",
     )
     parser.add_argument(
@@ -144,15 +144,15 @@ def command_line() -> argparse.ArgumentParser:
         type=_size,
         default=MAX_UNREAD,
         metavar="SIZE",
-        help="how much all clients together may leave unread; beyond it, the ones with the most"
-        " replies to read are disconnected (default: 256m)",
+        help="limit of unread replies of all clients together; above it, the clients with the most"
+        " unread replies are disconnected (default: 256m)",
     )
     parser.add_argument(
         "--promote-hot-keys",
         type=_percent,
         metavar="PERCENT",
-        help="spread the reads of keys that make up so much of an average node's requests over all"
-        " nodes; without --cluster there must be no other proxy",
+        help="spread the reads of a key over all nodes if it makes up this share of an average"
+        " node's requests; without --cluster, this must be the only proxy",
     )
     _add_trace(parser)
     add_node_access(parser)
@@ -165,10 +165,10 @@ def _add_trace(parser: argparse.ArgumentParser) -> None:
     add(
         "--trace-sample",
         metavar="WHICH",
-        help="all, 1/100, failed, or slow:10ms: those that take at least so long (default: all;"
-        " without --trace those that OTEL_TRACES_SAMPLER says, or none)",
+        help="all, 1/100, failed, or slow:10ms for those that take at least 10 ms (default: all;"
+        " without --trace those that OTEL_TRACES_SAMPLER selects, or none)",
     )
-    add("--trace-keys", action="store_true", help="name the keys (default: count them)")
+    add("--trace-keys", action="store_true", help="record the keys (default: only their number)")
 
 
 def _topology(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Topology:
@@ -181,7 +181,7 @@ def _topology(parser: argparse.ArgumentParser, options: argparse.Namespace) -> T
     if options.on_return is None:
         return topology
     if options.topology is not None:
-        parser.error("--on-return is for --nodes; a topology file has on_return = ...")
+        parser.error("--on-return applies only to --nodes; in a topology file, set on_return")
     topology = replace(topology, on_return=options.on_return)
     check_replicas(topology)
     return topology
@@ -212,7 +212,7 @@ def _settings(arguments: Sequence[str]) -> Settings:
         raise ConfigError(f"proxy: {text}") from None
     if settings.actions:
         action = min(settings.actions)
-        raise ConfigError(f"proxy: --{action} is for servers (memlite proxy --help)")
+        raise ConfigError(f"proxy: --{action} applies only to servers (memlite proxy --help)")
     if settings.config.udp_port:
         source = settings.sources["udp-port"]
         raise ConfigError(
@@ -222,7 +222,7 @@ def _settings(arguments: Sequence[str]) -> Settings:
         if name == "udp-port":
             continue  # 0, which start scripts of memcached set
         if source != "default" and name not in OPTIONS_OF_A_SERVER:
-            raise ConfigError(f"proxy: {source} is for servers (memlite proxy --help)")
+            raise ConfigError(f"proxy: {source} applies only to servers (memlite proxy --help)")
     return settings
 
 
@@ -239,9 +239,9 @@ def _sample(
     text = options.trace_sample
     if options.trace is None:
         if options.trace_keys:
-            parser.error("--trace-keys needs --trace FILE")
+            parser.error("--trace-keys requires --trace FILE")
         if text and not exports:
-            parser.error("--trace-sample needs --trace FILE or --otlp URL")
+            parser.error("--trace-sample requires --trace FILE or --otlp URL")
         if not text:
             every = traced_one_in(None, os.environ) if exports else 0
             return Sample(every=every) if every else None
@@ -252,7 +252,7 @@ def _sample(
 
 
 def _epilog() -> str:
-    lines = ["options as of a server:"]
+    lines = ["options shared with the server:"]
     for name in OPTIONS_OF_A_SERVER:
         option = OPTIONS_BY_NAME[name]
         flags = f"-{option.short}, --{name}" if option.short else f"--{name}"
@@ -268,7 +268,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0
     if not 0.01 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"must be seconds from 0.01 to 3600, not {text!r}")
+        raise argparse.ArgumentTypeError(f"must be from 0.01 to 3600 seconds, not {text!r}")
     return seconds
 
 
@@ -278,7 +278,7 @@ def _percent(text: str) -> float:
     except ValueError:
         percent = 0
     if not 1 <= percent <= 10_000:
-        raise argparse.ArgumentTypeError(f"must be percent from 1 to 10000, not {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a percentage from 1 to 10000, not {text!r}")
     return percent
 
 
@@ -294,5 +294,5 @@ def _size(text: str) -> int:
 
 def _workers(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= _MAX_WORKERS:
-        raise argparse.ArgumentTypeError(f"must be 1 to {_MAX_WORKERS}, not {text!r}")
+        raise argparse.ArgumentTypeError(f"must be from 1 to {_MAX_WORKERS}, not {text!r}")
     return int(text)

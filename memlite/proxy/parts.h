@@ -32,7 +32,7 @@ static PyObject *part_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
     Py_ssize_t index, count;
     int reads;
     if (kwargs || !PyArg_ParseTuple(args, "Onnp|O", &batch, &index, &count, &reads, &request)) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "no keywords are taken");
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "keyword arguments are not supported");
         return NULL;
     }
     if (count < 1 || count > 1 << 20 || index < 0 || index > 255 || (request != Py_None && !PyBytes_CheckExact(request)))
@@ -128,14 +128,14 @@ static int part_receive(Part *self, PyObject *data, Py_ssize_t from, const Py_ss
 }
 
 static PyObject *part_answer(Part *self, PyObject *reply) {
-    if (!PyBytes_CheckExact(reply) || !self->missing) return PyErr_Format(PyExc_ValueError, "bytes are needed, or no reply is missing");
+    if (!PyBytes_CheckExact(reply) || !self->missing) return PyErr_Format(PyExc_ValueError, "expected bytes, and a reply must be missing");
     Py_ssize_t end = PyBytes_GET_SIZE(reply);
     if (part_receive(self, reply, 0, &end, 1)) return NULL;
     Py_RETURN_NONE;
 }
 
 static PyObject *part_fail(Part *self, PyObject *error) {
-    if (!PyBytes_CheckExact(error) || !self->missing) return PyErr_Format(PyExc_ValueError, "bytes are needed, or no reply is missing");
+    if (!PyBytes_CheckExact(error) || !self->missing) return PyErr_Format(PyExc_ValueError, "expected bytes, and a reply must be missing");
     if (self->request) {
         self->missing = 0;
         if (part_whole(self, error, 1)) return NULL;
@@ -188,9 +188,9 @@ static PyObject *part_discard(Part *self, PyObject *ignored) {
 static PyMethodDef part_methods[] = {
     {"answer", (PyCFunction)part_answer, METH_O, "Take a reply."},
     {"fail", (PyCFunction)part_fail, METH_O, "Take the error that stands for each missing reply."},
-    {"pieces", (PyCFunction)part_pieces, METH_NOARGS, "The replies or items that there are."},
-    {"held", (PyCFunction)part_held, METH_NOARGS, "Return the bytes of replies that are there and were not joined."},
-    {"discard", (PyCFunction)part_discard, METH_NOARGS, "Have the replies that are there be empty."},
+    {"pieces", (PyCFunction)part_pieces, METH_NOARGS, "Return the replies or items received so far."},
+    {"held", (PyCFunction)part_held, METH_NOARGS, "Return the size in bytes of the replies received and not joined."},
+    {"discard", (PyCFunction)part_discard, METH_NOARGS, "Replace the replies received so far with empty ones."},
     {NULL},
 };
 static PyMemberDef part_members[] = {
@@ -244,10 +244,10 @@ static PyObject *join(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t begin = count == 4 ? PyLong_AsSsize_t(args[2]) : -1, number, parts;
     if (begin < 0 || !PyBytes_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || !PyBytes_CheckExact(args[3])
         || begin > PyBytes_GET_SIZE(args[0]) || (parts = PyList_GET_SIZE(args[1])) > 256)
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "bytes, a list, a position and bytes are needed");
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "expected bytes, a list, a position and bytes");
     PyObject **list = PySequence_Fast_ITEMS(args[1]);
     for (Py_ssize_t i = 0; i < parts; i++)
-        if (!Py_IS_TYPE(list[i], &Part_type)) return PyErr_Format(PyExc_TypeError, "parts are needed");
+        if (!Py_IS_TYPE(list[i], &Part_type)) return PyErr_Format(PyExc_TypeError, "expected parts");
     PyObject *result = join_parts(args[0], (Part **)list, parts, begin, args[3], &number);
     return result ? Py_BuildValue("(Nn)", result, number) : NULL;
 }

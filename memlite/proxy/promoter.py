@@ -172,7 +172,7 @@ def _changed(
     try:
         return promote(listed, new, epoch, automatic=True)
     except ConfigError as error:
-        _log.warning("no hot key is promoted: %s", error, extra=failure("promotion_failed"))
+        _log.warning("cannot promote hot keys: %s", error, extra=failure("promotion_failed"))
         return listed
 
 

@@ -184,7 +184,7 @@ static PyTypeObject Reception_type = {
     .tp_name = "memlite.proxy._native.Reception",
     .tp_basicsize = sizeof(Reception),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .tp_doc = "Takes what arrives at a connection.",
+    .tp_doc = "Receives the input of a connection.",
     .tp_vectorcall_offset = offsetof(Reception, call),
     .tp_call = PyVectorcall_Call,
     .tp_traverse = (traverseproc)reception_traverse,
@@ -195,7 +195,7 @@ static PyTypeObject Reception_type = {
 static PyObject *receiver_get(Receiver *r, PyObject *protocol, PyObject *type) {
     if (!protocol) return Py_NewRef((PyObject *)r);
     if (!r->otherwise || !PyObject_TypeCheck(protocol, r->type))
-        return PyErr_Format(PyExc_TypeError, "not such a connection: %R", protocol);
+        return PyErr_Format(PyExc_TypeError, "not a supported connection: %R", protocol);
     Reception *bound = PyObject_GC_New(Reception, &Reception_type);
     if (!bound) return NULL;
     bound->call = receive;
@@ -211,13 +211,13 @@ static int receiver_init(Receiver *r, PyObject *args, PyObject *kwargs) {
     PyObject *type, *executor = NULL, *counters = NULL, *clock = NULL;
     if (r->type || kwargs || !PyArg_ParseTuple(args, "O!|O!O!O!n", &PyType_Type, &type, &PyType_Type, &executor, &PyType_Type,
                                                &counters, &PyType_Type, &clock, &r->longest)) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a receiver is made once, without keywords");
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a receiver can be initialized only once, without keyword arguments");
         return -1;
     }
     r->type = (PyTypeObject *)Py_NewRef(type);
     r->take = executor ? take_from_client : take_from_node;
     if (executor) {
-        if (!clock) return PyErr_Format(PyExc_TypeError, "for clients four types are needed"), -1;
+        if (!clock) return PyErr_Format(PyExc_TypeError, "receivers of clients require four types"), -1;
         r->usual = (PyTypeObject *)Py_NewRef(executor);
         if (!(r->usual_take = PyObject_GetAttr(executor, s_take_input))) return -1;
         struct { Field *field; PyObject *type; const char *name; } fields[] = {

@@ -101,7 +101,7 @@ static PyObject *split(PyObject *self, PyObject *const *args, Py_ssize_t count) 
     Requests r;
     if (PyErr_Occurred()) return NULL;
     if (count != 6 || !PyBytes_CheckExact(args[0]) || !PyDict_Check(args[1]) || !PyDict_Check(args[2]))
-        return PyErr_Format(PyExc_TypeError, "bytes, two dictionaries, two numbers and a type are needed");
+        return PyErr_Format(PyExc_TypeError, "expected bytes, two dictionaries, two numbers and a type");
     if (find_requests(args[0], args[1], args[2], most > FEW ? FEW : most, safe, args[5], &r)) return NULL;
     if (r.number < 2) Py_RETURN_NONE;
     PyObject *found = of_shares(r.shares, r.known, 0);
@@ -112,7 +112,7 @@ static PyObject *split(PyObject *self, PyObject *const *args, Py_ssize_t count) 
 
 static PyObject *split_keys(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     if (count != 3 || !PyBytes_CheckExact(args[0]) || !PyDict_Check(args[1]))
-        return PyErr_Format(PyExc_TypeError, "bytes, a dictionary and a type are needed");
+        return PyErr_Format(PyExc_TypeError, "expected bytes, a dictionary and a type");
     const char *start = PyBytes_AS_STRING(args[0]), *end = start + PyBytes_GET_SIZE(args[0]) - 2, *at;
     if (end - start < 5 || memcmp(start, "get ", 4) || end[0] != '\r' || end[1] != '\n') Py_RETURN_NONE;
     Py_ssize_t number = 1, i = 0;

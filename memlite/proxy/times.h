@@ -19,7 +19,7 @@ static int record(PyObject *histogram, long long took) {
     long long before = failed ? -1 : PyLong_AsLongLong(PyList_GET_ITEM(buckets, at));
     failed = before < 0 || !(number = PyLong_FromLongLong(before + 1)) || PyList_SetItem(buckets, at, number);
     Py_XDECREF(buckets);
-    if (failed) return PyErr_Occurred() ? -1 : (PyErr_SetString(PyExc_ValueError, "not such a histogram"), -1);
+    if (failed) return PyErr_Occurred() ? -1 : (PyErr_SetString(PyExc_ValueError, "not a supported histogram"), -1);
     long long count = get_number(histogram, &known.count), total = get_number(histogram, &known.total);
     long long maximum = get_number(histogram, &known.maximum);
     if (PyErr_Occurred() || put_number(histogram, &known.count, count + 1) || put_number(histogram, &known.total, total + took))

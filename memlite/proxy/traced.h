@@ -41,7 +41,7 @@ static void turns_dealloc(Turns *self) {
 
 static int turns_init(Turns *self, PyObject *args, PyObject *kwargs) {
     if (kwargs || !PyArg_ParseTuple(args, "L", &self->every) || self->every < 1) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a number is needed, 1 or more");
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "expected a number of at least 1");
         return -1;
     }
     self->left = 1;
@@ -60,7 +60,7 @@ static PyTypeObject Turns_type = {
     .tp_name = "memlite.proxy._native.Turns",
     .tp_basicsize = sizeof(Turns),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "Which request is traced next.",
+    .tp_doc = "Determines which request is traced next.",
     .tp_new = PyType_GenericNew,
     .tp_init = (initproc)turns_init,
     .tp_traverse = (traverseproc)turns_traverse,
@@ -159,7 +159,7 @@ static int lone_reads(Lone *lone);
 /* Passes its reply, or an error, to the lone request. */
 static PyObject *traced_pass(Traced *self, PyObject *reply, PyObject *(*pass)(Lone *, PyObject *)) {
     Lone *lone = self->lone;
-    if (!lone || !PyBytes_CheckExact(reply)) return PyErr_Format(PyExc_ValueError, "no reply is awaited, or it is not bytes");
+    if (!lone || !PyBytes_CheckExact(reply)) return PyErr_Format(PyExc_ValueError, "no reply is expected, or it is not bytes");
     self->lone = NULL;
     PyObject *result = traced_receive(self, PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply)) ? NULL : pass(lone, reply);
     Py_DECREF((PyObject *)lone);
@@ -237,7 +237,7 @@ static PyObject *traced_line(Traced *self, PyObject *argument) {
 }
 
 static PyMethodDef traced_methods[] = {
-    {"line", (PyCFunction)traced_line, METH_O, "Its line of the trace."},
+    {"line", (PyCFunction)traced_line, METH_O, "Return its line of the trace."},
     {"answer", (PyCFunction)traced_answer, METH_O, "Take the reply."},
     {"fail", (PyCFunction)traced_fail, METH_O, "Take the error that stands for the reply."},
     {"ready", (PyCFunction)traced_ready, METH_NOARGS, "Do nothing."},

@@ -80,7 +80,7 @@ class UnreadReplies:
             self.forget(client)
             self.disconnected += 1
             _log.warning(
-                "<%d disconnected: it has %d MB of replies to read, all clients together %d MB"
+                "<%d disconnected: %d MB of unread replies, %d MB of all clients together"
                 " (--unread-limit)",
                 client.number,
                 held >> 20,

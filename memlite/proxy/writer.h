@@ -28,7 +28,7 @@ static int writer_init(Writer *self, PyObject *args, PyObject *kwargs) {
     PyObject *transport;
     int fd;
     if (kwargs || !PyArg_ParseTuple(args, "Oi", &transport, &fd)) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a transport and a number are needed");
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "expected a transport and a number");
         return -1;
     }
     Py_XSETREF(self->transport, Py_NewRef(transport));
@@ -77,7 +77,7 @@ static int write_part(Writer *self, PyObject *data, Py_ssize_t from, Py_ssize_t 
 
 static PyObject *writer_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
     if (PyVectorcall_NARGS(flags) != 1 || names || !PyBytes_CheckExact(args[0]))
-        return PyErr_Format(PyExc_TypeError, "bytes are needed");
+        return PyErr_Format(PyExc_TypeError, "expected bytes");
     if (write_part((Writer *)self, args[0], 0, PyBytes_GET_SIZE(args[0]))) return NULL;
     Py_RETURN_NONE;
 }

@@ -51,7 +51,7 @@ def make_router(hash_name: str, members: Sequence[Member], hash_tag: str = "") -
     names = set()
     for name, weight in members:
         if name in names:
-            raise ConfigError(f"nodes: {name!r} is there twice")
+            raise ConfigError(f"nodes: duplicate name {name!r}")
         names.add(name)
         if weight < 1:
             raise ConfigError(f"nodes: the weight of {name!r} must be at least 1, not {weight}")

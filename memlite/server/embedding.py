@@ -78,7 +78,7 @@ class EmbeddedServer:
             waiting.cancel()
         if not ready.is_set():
             task.result()
-            raise StartError("the server stopped while it was starting")
+            raise StartError("the server stopped during startup")
 
     async def stop(self) -> None:
         """Stop accepting, let connections finish work in progress, and close the backend.
@@ -173,7 +173,7 @@ def _check(config: Config) -> Config:
     defaults = Config()
     for name in OF_THE_PROCESS:
         if getattr(config, name) != getattr(defaults, name):
-            raise ConfigError(f"{name}: is about a process, and has no effect within a program")
+            raise ConfigError(f"{name}: has no effect on a server embedded in a program")
     return config
 
 

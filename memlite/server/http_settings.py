@@ -17,7 +17,7 @@ def refuse_http_settings(config: Config) -> None:
         field = f"http_{name}"
         if getattr(config, field) != getattr(usual, field):
             option = field.replace("_", "-")
-            raise ConfigError(f"--{option}: is for --http, which is not given")
+            raise ConfigError(f"--{option}: requires --http")
 
 
 def not_installed(error: ImportError) -> StartError:

@@ -221,7 +221,7 @@ class Lifecycle:
         except BaseException:
             # The process may outlive its server.
             self._stop_accepting(servers)
-            self._register.give_up_handshakes("the server stops")
+            self._register.give_up_handshakes("the server is stopping")
             self._register.abort_all()
             for service in opened:
                 service.stop()
@@ -272,7 +272,7 @@ class Lifecycle:
             loop.default_exception_handler(context)
         else:
             _log.warning(
-                "cannot accept connections for now: %s",
+                "temporarily cannot accept connections: %s",
                 error.strerror,
                 extra=failure("accept_failed"),
             )

@@ -67,8 +67,8 @@ def raise_file_limit(connections: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
     except (OSError, ValueError):
         raise StartError(
-            f"-c: cannot open {needed} files for {connections} connections; "
-            "start as root, raise ulimit -n, or ask for fewer"
+            f"-c: cannot open {needed} files for {connections} connections; start as root, raise "
+            "ulimit -n, or lower -c"
         ) from None
 
 
@@ -111,7 +111,7 @@ def drop_privileges(user: str | None, files: "Sequence[Path]") -> None:
     if sys.platform == "win32" or os.geteuid() != 0:
         return
     if user is None:
-        _log.info("running as root; -u <user> drops root privileges")
+        _log.info("running as root; use -u <user> to drop root privileges")
         return
     import pwd
 

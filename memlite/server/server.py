@@ -186,7 +186,7 @@ class Server:
             self._connections.runner, self._connection_kind()
         )
         if listeners and self._says_how and self._connections.runner is not None:
-            _log.info("most commands are carried out in C")
+            _log.info("running most commands in C")
         self.udp = self._make_udp([one for one in listeners if one.udp])
         if config.http is None:
             refuse_http_settings(config)
@@ -559,7 +559,7 @@ def _traced_one_in(config: Config) -> int:
     """Return N to trace one request in N; 0 for none."""
     if config.otlp is None:
         if config.trace_sample is not None:
-            raise ConfigError("--trace-sample: is for --otlp, which is not given")
+            raise ConfigError("--trace-sample: requires --otlp")
         return 0
     from memlite.server.otlp.sampling import traced_one_in
 

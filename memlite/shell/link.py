@@ -144,7 +144,7 @@ class Link:
         if self._answered or self._tls is not None or self.address.path:
             return text
         # Servers with TLS close connections this way if the first bytes cannot begin a handshake.
-        return f"{text} without an answer; if it speaks TLS: --tls"
+        return f"{text} without an answer; if it uses TLS, try --tls"
 
 
 async def _is_lost(connection: Connection) -> bool:
@@ -163,12 +163,15 @@ async def _next(stream: ReplyStream) -> list[Part]:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
-        return "no answer in time (--timeout)"
+        return "timed out (--timeout)"
     if isinstance(error, ReplyError):
         options = {Fault.TOO_LARGE: " (--max-value)", Fault.TLS: " (--tls)"}
         return f"{error}{options.get(error.fault, '')}"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate: {error.verify_message} (--cacert, --sni, --tls-skip-verify)"
+        return (
+            f"certificate verification failed: {error.verify_message} (--cacert, --sni, "
+            "--tls-skip-verify)"
+        )
     if isinstance(error, ConnectionResetError | BrokenPipeError | ssl.SSLEOFError):
         return "the server closed the connection"
     if isinstance(error, ssl.SSLError):

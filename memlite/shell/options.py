@@ -23,9 +23,9 @@ _TIMEOUT = 5.0
 _MAX_VALUE = 64 * 1024 * 1024
 
 _EPILOG = f"""\
-What follows the address is one command; the exit code is 1 if its reply was an
-error, else 0. Without an address its first word must be a known one. Without a
-command, lines are read from the terminal or from standard input.
+The words after the address form one command; the exit status is 1 if its reply
+is an error, otherwise 0. Without an address, the first word must be a known
+command. Without a command, lines are read from the terminal or standard input.
 
 examples:
   memlite shell
@@ -39,8 +39,8 @@ examples:
   memlite shell --tls --cacert ca.pem --user ada cache:11212
   printf 'set a 0 0 1\\r\\nx\\r\\nget a\\r\\n' | memlite shell cache:11211
 
-The password of --user is read from --password-file, else from
-{PASSWORD_VARIABLE}, else asked for.
+The password of --user is read from --password-file or, without it, from
+{PASSWORD_VARIABLE}; if neither is given, it is prompted for.
 """
 
 
@@ -117,23 +117,27 @@ def parse(arguments: Sequence[str]) -> Options | None:
     ]
     if given and not found.tls:
         flag = "tls-skip-verify" if given[0] == "skip_verify" else given[0]
-        raise ConfigError(f"shell: --{flag} is for --tls")
+        raise ConfigError(f"shell: --{flag} requires --tls")
     if found.key and not found.cert:
-        raise ConfigError("shell: --key is for --cert")
+        raise ConfigError("shell: --key requires --cert")
     if found.password_file and not found.user:
-        raise ConfigError("shell: --password-file is for --user")
+        raise ConfigError("shell: --password-file requires --user")
     if found.user and found.dialect == "lite":
-        raise ConfigError("shell: --user is not for --dialect lite, which has no passwords")
+        raise ConfigError(
+            "shell: --user cannot be combined with --dialect lite, which has no passwords"
+        )
     if any(not character.isprintable() or character == " " for character in found.user):
-        raise ConfigError("shell: --user must not have spaces or control characters")
+        raise ConfigError("shell: --user must not contain spaces or control characters")
     if found.live and words:
-        raise ConfigError(f"shell: --{found.live} is not for a command")
+        raise ConfigError(f"shell: --{found.live} cannot be combined with a command")
     if found.live == "stat" and found.dialect == "lite":
-        raise ConfigError("shell: --stat is not for --dialect lite, which has no statistics")
+        raise ConfigError(
+            "shell: --stat cannot be combined with --dialect lite, which has no statistics"
+        )
     if found.repeat is not None and not (words or found.live):
-        raise ConfigError("shell: --repeat is for a command, --latency or --stat")
+        raise ConfigError("shell: --repeat requires a command, --latency or --stat")
     if found.value_from_input and not words:
-        raise ConfigError("shell: -x is for a command, such as: set logo")
+        raise ConfigError("shell: -x requires a command, such as: set logo")
     return Options(
         address=address or Address(),
         words=tuple(words),
@@ -218,9 +222,7 @@ def command_line() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     shown = parser.add_mutually_exclusive_group()
-    shown.add_argument(
-        "--raw", action="store_true", help="show values as they are, and nothing around them"
-    )
+    shown.add_argument("--raw", action="store_true", help="show raw values and nothing else")
     shown.add_argument("--json", action="store_true", help="show each reply as a JSON object")
     live = parser.add_mutually_exclusive_group()
     live.add_argument(
@@ -229,21 +231,21 @@ def command_line() -> argparse.ArgumentParser:
         action="store_const",
         const="latency",
         default="",
-        help="show how long the server takes to answer, a line per --interval",
+        help="show the server's latency, one line per --interval",
     )
     live.add_argument(
         "--stat",
         dest="live",
         action="store_const",
         const="stat",
-        help="show items, connections and rates, a line per --interval",
+        help="show items, connections and rates, one line per --interval",
     )
     add(
         "-r",
         "--repeat",
         type=_count,
         metavar="NUM",
-        help="carry out the command so often; -1: for ever",
+        help="run the command this many times, or show this many lines; -1: forever",
     )
     add(
         "-i",
@@ -251,7 +253,7 @@ def command_line() -> argparse.ArgumentParser:
         type=_interval,
         default=1.0,
         metavar="SECONDS",
-        help="between two of these (default: %(default)g)",
+        help="pause between repetitions (default: %(default)g)",
     )
     add(
         "-x",
@@ -263,14 +265,14 @@ def command_line() -> argparse.ArgumentParser:
         "--dialect",
         choices=tuple(DIALECTS),
         default="memcached",
-        help="what the server speaks (default: %(default)s)",
+        help="the server's protocol (default: %(default)s)",
     )
     add(
         "--timeout",
         type=_seconds,
         default=_TIMEOUT,
         metavar="SECONDS",
-        help="how long to wait for the server; 0: for ever (default: %(default)g)",
+        help="how long to wait for the server; 0: forever (default: %(default)g)",
     )
     add(
         "--max-value",
@@ -278,27 +280,32 @@ def command_line() -> argparse.ArgumentParser:
         type=_size,
         default=_MAX_VALUE,
         metavar="BYTES",
-        help="the longest value to send or take: 500k, 1g (default: 64m)",
+        help="maximum size of a value, such as 500k or 1g (default: 64m)",
     )
     group = parser.add_argument_group("authentication")
     group.add_argument(
         "--user", default="", metavar="NAME", help="authenticate first (memcached -Y)"
     )
     group.add_argument(
-        "--password-file", type=Path, metavar="FILE", help="its first line is the password"
+        "--password-file", type=Path, metavar="FILE", help="file whose first line is the password"
     )
     add = parser.add_argument_group("TLS").add_argument
     add("--tls", action="store_true", help="encrypt the connection")
-    add("--cacert", type=Path, metavar="FILE", help="trust these authorities, not the system's")
-    add("--cert", type=Path, metavar="FILE", help="show this certificate")
-    add("--key", type=Path, metavar="FILE", help="the certificate's key, if in another file")
+    add("--cacert", type=Path, metavar="FILE", help="trust these CAs instead of the system's")
+    add("--cert", type=Path, metavar="FILE", help="client certificate")
+    add("--key", type=Path, metavar="FILE", help="its private key, if in another file")
     add(
         "--tls-skip-verify",
         dest="skip_verify",
         action="store_true",
-        help="take any certificate: encrypted, but perhaps with somebody else",
+        help="accept any certificate, without verifying the server's identity",
     )
-    add("--sni", default="", metavar="NAME", help="the server's name, if not HOST")
+    add(
+        "--sni",
+        default="",
+        metavar="NAME",
+        help="server name for SNI and verification, if not HOST",
+    )
     return parser
 
 
@@ -321,7 +328,7 @@ def _interval(text: str) -> float:
 
 def _count(text: str) -> int:
     if text != "-1" and not (text.isascii() and text.isdigit() and int(text[:12]) > 0):
-        raise argparse.ArgumentTypeError(f"must be at least 1, or -1 for ever, not {text}")
+        raise argparse.ArgumentTypeError(f"must be at least 1, or -1 to repeat forever, not {text}")
     return int(text)
 
 

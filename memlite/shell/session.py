@@ -148,7 +148,7 @@ class Session:
         """Connect if necessary, and report changes; return whether there is a connection."""
         try:
             if self.link.refresh():
-                self.say(f"({self.link.address} had closed the connection; connected again)")
+                self.say(f"({self.link.address} had closed the connection; reconnected)")
         except LinkError as error:
             self.reachable = False
             self.complain(str(error))

@@ -210,7 +210,7 @@ def server(
         ServerStartError: it did not start; the message shows its output.
     """
     if settings.get("daemon"):
-        raise ConfigError("daemon: the process would leave, and could not be stopped")
+        raise ConfigError("daemon: the process would detach and could not be stopped")
     with _temporary_folder() as folder:
         if settings.get("user") or "-u" in arguments:
             folder.chmod(0o777)  # the server's user writes the ports there

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["Memlite", "memlite", "memlite_server", "pytest_addoption"]
 
 _BACKEND = "URL of the backend; {tmp} stands for a temporary folder (default: memory)"
-_ARGS = "further arguments of the server's command line"
-_CERT = "certificate chain of the server (PEM); turns TLS on"
-_KEY = "key of that certificate (PEM; default: in the same file)"
-_CA = "certificate that clients trust (PEM; default: the server's own)"
+_ARGS = "additional arguments for the server's command line"
+_CERT = "the server's certificate chain (PEM); enables TLS"
+_KEY = "the certificate's private key (PEM; default: in the same file)"
+_CA = "CA certificate that clients trust (PEM; default: the server's own)"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

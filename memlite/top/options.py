@@ -17,16 +17,17 @@ _LEAST: Final = 0.1
 _MOST: Final = 3600.0
 
 _EPILOG: Final = f"""\
-A server that lists the nodes of a cluster, as a proxy does, stands for them.
+If a server lists the nodes of a cluster, as a proxy does, the nodes are shown.
 
 keys:
   q, Ctrl+C       quit
   p, space        pause
   +, -            lengthen or shorten the interval
-  < >, arrows     sort by another column; r: the other way round
+  < >, arrows     sort by another column; r: reverse the order
   n o g s h l m u i e c
-                  sort by name, operations, gets, sets, hit ratio, latency, memory,
-                  share of the memory used, items, evictions, connections
+                  sort by name, operations, gets, sets, hit ratio, latency,
+                  memory, share of the memory used, items, evictions,
+                  connections
 
 examples:
   memlite top
@@ -34,7 +35,8 @@ examples:
   memlite top proxy:11211
   memlite top --json cache1 | jq .total.operations_per_second
 
-The password of --user is read from --password-file, else from {PASSWORD_VARIABLE}.
+The password of --user is read from --password-file, or else from
+{PASSWORD_VARIABLE}.
 """
 
 
@@ -95,7 +97,7 @@ def command_line() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = _Parser(
         prog="memlite top",
-        description="Show what servers do, on a terminal; they may be memcached as well.",
+        description="Show statistics of memlite and memcached servers on a terminal.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -108,30 +110,30 @@ def command_line() -> argparse.ArgumentParser:
         type=_seconds,
         default=1.0,
         metavar="SECONDS",
-        help="between two readings (default: %(default)g)",
+        help="time between updates (default: %(default)g)",
     )
     add(
         "--once",
         action="store_true",
-        help="show one table, of one interval, and end; so it is if the output is no terminal",
+        help="show one table and exit; the default if the output is not a terminal",
     )
-    add("--json", action="store_true", help="likewise, as one JSON object")
+    add("--json", action="store_true", help="like --once, but print a JSON object")
     add(
         "--no-discovery",
         action="store_true",
-        help="show the servers that were named, not the nodes that they list",
+        help="show the given servers, not the nodes that they list",
     )
     add(
         "--timeout",
         type=_seconds,
         default=2.0,
         metavar="SECONDS",
-        help="within which a server must answer (default: %(default)g)",
+        help="time allowed for a reply (default: %(default)g)",
     )
     group = parser.add_argument_group("authentication")
     group.add_argument("--user", metavar="NAME", help="authenticate first (memcached -Y)")
     group.add_argument(
-        "--password-file", type=Path, metavar="FILE", help="its first line is the password"
+        "--password-file", type=Path, metavar="FILE", help="file whose first line is the password"
     )
     _add_tls(parser)
     return parser
@@ -162,5 +164,5 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not _LEAST <= seconds <= _MOST:
-        raise argparse.ArgumentTypeError(f"must be seconds from 0.1 to 3600, not {text!r}")
+        raise argparse.ArgumentTypeError(f"must be from 0.1 to 3600 seconds, not {text!r}")
     return seconds

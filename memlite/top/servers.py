@@ -18,7 +18,7 @@ __all__ = ["Servers"]
 Opener = Callable[[Address], Awaitable[Connection]]
 """Opens a connection; raises OSError."""
 
-_FIRST: Final = "no answer yet"
+_FIRST: Final = "no reply yet"
 
 
 class Servers:
@@ -126,14 +126,14 @@ class _Server:
             async with asyncio.timeout(self._timeout):
                 await self._read()
         except TimeoutError:
-            self._fail("it does not answer")
+            self._fail("timed out")
         except ConnectionLostError as error:
-            closed = reason_of(error.cause) if error.cause else "it closed the connection"
+            closed = reason_of(error.cause) if error.cause else "connection closed"
             self._fail(self._refusal or closed)
         except OSError as error:
             self._fail(reason_of(error))
         except UnicodeError:
-            self._fail("this is not the name of a host")
+            self._fail("not a valid host name")
 
     async def _read(self) -> None:
         self._refusal = ""
@@ -147,7 +147,7 @@ class _Server:
             return
         stats = await self._rows(connection, b"stats")
         if "uptime" not in stats:
-            self._fail(self._refusal or "it has no statistics")
+            self._fail(self._refusal or "no statistics")
             return
         at = asyncio.get_running_loop().time()
         latency = await self._rows(connection, b"stats latency")

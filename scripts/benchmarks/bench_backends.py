@@ -299,7 +299,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--clients", type=numbers, default=[1, 16, 64])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--without", action="append", default=[], help="leave a backend out")
+    parser.add_argument("--without", action="append", default=[], help="omit a backend")
     parser.add_argument("--gcs", action="store_true", help="measure the bucket instead")
     parser.add_argument("--folder", help="where to create the files (default: a temporary one)")
     parser.add_argument("--serve", help=argparse.SUPPRESS)

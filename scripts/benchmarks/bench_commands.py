@@ -61,7 +61,7 @@ LOADS: Final[dict[str, tuple[list[bytes], list[bytes], int]]] = {
     "get": (_SETS, _GETS, 1),
     "get of an item that expires": (_MORTAL_SETS, _GETS, 1),
     "get, a miss": ([], _each(b"get other-K\r\n"), 1),
-    "get of 10 keys, for each": (_SETS, _multigets(), _MULTIGET),
+    "get of 10 keys, per key": (_SETS, _multigets(), _MULTIGET),
     "get, 16 in a row": (_SETS, _together(_GETS, _AT_ONCE), _AT_ONCE),
     "set of 100 bytes": (_SETS, _SETS, 1),
     "set of 100 bytes that expire": (_MORTAL_SETS, _MORTAL_SETS, 1),

@@ -255,7 +255,7 @@ async def measure(url: str, rounds: int, count: int, at_once: int) -> None:
                 await way.read_all(share, at_once)
                 costs[way.title].append((time.process_time() - cpu) / share * 1e6)
                 rates[way.title].append(share / (time.perf_counter() - started))
-    print("| | CPU, µs: median (least) | a second: median (most) |\n| --- | --- | --- |")
+    print("| | CPU, µs: median (min) | per second: median (max) |\n| --- | --- | --- |")
     for way in ways:
         cost, rate = costs[way.title], rates[way.title]
         print(

@@ -55,7 +55,7 @@ def main() -> None:
                     costs.setdefault(("loadgen.c", pipeline), []).append(
                         theirs(other, port, pipeline, options.seconds)
                     )
-    print("| generator | pipeline | CPU µs per operation: median (least) |\n| --- | --- | --- |")
+    print("| generator | pipeline | CPU µs per operation: median (min) |\n| --- | --- | --- |")
     for (name, pipeline), found in costs.items():
         print(f"| {name} | {pipeline} | {statistics.median(found):.2f} ({min(found):.2f}) |")
 

@@ -258,7 +258,9 @@ def count(
             raise RuntimeError(ran.stderr.decode(errors="replace")[-2000:])
         totals = _totals(Path(folder))
         if 2 not in totals:
-            raise RuntimeError(f"{sys.executable} has no symbols, by which runs are told apart")
+            raise RuntimeError(
+                f"{sys.executable} has no symbols, which are needed to tell runs apart"
+            )
     found, number = {}, 0
     for name in names:
         counts = []
@@ -285,7 +287,7 @@ def _send(link: socket.socket, commands: list[bytes], per_write: int) -> None:
     for write in _together(commands, per_write):
         link.sendall(write)
         if not link.recv(1 << 20):
-            raise RuntimeError("the peer has closed the connection")
+            raise RuntimeError("the peer closed the connection")
     link.settimeout(_SETTLED)
     try:
         while link.recv(1 << 20):
@@ -343,9 +345,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="COMMAND", help="default: all")
-    parser.add_argument("--python", action="store_true", help="without what is in C")
-    parser.add_argument("--shared", action="store_true", help="of a worker on a shared table (-t)")
-    parser.add_argument("--peer", help="count this memcached instead")
+    parser.add_argument("--python", action="store_true", help="measure the pure Python version")
+    parser.add_argument("--shared", action="store_true", help="worker with a shared table (-t)")
+    parser.add_argument("--peer", help="measure this memcached instead")
     parser.add_argument("--inner", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     unknown = set(options.names) - set(CELLS)

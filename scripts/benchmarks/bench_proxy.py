@@ -206,7 +206,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     listing = "\n".join(f"  {name:<14}{one.requests.summary}" for name, one in LOADS.items())
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").partition("\n")[0],
-        epilog=f"loads (50 connections and 3 nodes unless they say otherwise):\n{listing}",
+        epilog=f"loads (50 connections and 3 nodes unless stated otherwise):\n{listing}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
@@ -245,7 +245,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     who.add_options(parser)
     options = parser.parse_args(arguments)
     if options.command and (options.load or options.memcached_proxy is None):
-        parser.error("--command needs --memcached-proxy, and has no --load")
+        parser.error("--command requires --memcached-proxy, and cannot be combined with --load")
     options.load = [] if options.command else list(dict.fromkeys(options.load or LOADS))
     if "all" in options.command:
         options.command = _commands()

@@ -105,7 +105,7 @@ def _ask(sock: socket.socket, request: bytes, replies: int, end: bytes) -> None:
     while data.count(end) < replies:
         more = sock.recv(1 << 20)
         if not more:
-            raise ConnectionError("the proxy has closed the connection")
+            raise ConnectionError("the proxy closed the connection")
         data += more
 
 

@@ -76,9 +76,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=1_000_000, help="default: %(default)s")
     parser.add_argument("--rate", type=int, default=500, help="requests per second")
-    parser.add_argument("--connections", type=int, default=20, help="of the clients")
+    parser.add_argument("--connections", type=int, default=20, help="number of connections")
     parser.add_argument("--mover-rate", type=int, default=5000, help="items per second")
-    parser.add_argument("--memcached", metavar="PATH", help="nodes of this program, not memlite")
+    parser.add_argument("--memcached", metavar="PATH", help="use this memcached for the nodes")
     parser.add_argument("--images", type=Path, metavar="DIR", help="where to write the plot")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write the figures")
     parser.add_argument(

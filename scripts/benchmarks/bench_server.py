@@ -296,7 +296,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         action="append",
         choices=GROUPS,
         default=[],
-        help="only this part (repeatable; default: all; --items: of connections): "
+        help="only this part (repeatable; default: all, but connections with --items): "
         + ", ".join(GROUPS),
         metavar="NAME",
     )
@@ -335,7 +335,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if options.items < 0:
         parser.error("--items must not be negative")
     if options.minimum is not None and _GATED not in options.scenario:
-        parser.error(f"--minimum needs the scenario {_GATED}")
+        parser.error(f"--minimum requires the scenario {_GATED}")
     return options
 
 

@@ -283,7 +283,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="NAME",
     )
     parser.add_argument(
-        "--items", type=int, default=1_000_000, help="instead of a million (default: 1000000)"
+        "--items", type=int, default=1_000_000, help="number of items (default: 1000000)"
     )
     parser.add_argument("--seconds", type=float, default=3.0, help="duration of each (default: 3)")
     parser.add_argument(

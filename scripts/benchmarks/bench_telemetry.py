@@ -223,7 +223,7 @@ def count(options: argparse.Namespace) -> int:
     with receiving() as receiver:
         rows = [(first, name, further) for name, further in variants(0, receiver).items()]
         rows += [(other, "off", ()) for other in others]
-        print(" " * 24 + "".join(f"{name:>9}  of off" for name in _REQUESTS) + "  instructions")
+        print(" " * 24 + "".join(f"{name:>9}   / off" for name in _REQUESTS) + "  instructions")
         off: list[float] = []
         for contestant, name, further in rows:
             # A second run of the same server gives the same counts.
@@ -269,7 +269,7 @@ def bench(options: argparse.Namespace) -> int:
                 progress(f"round {turn}: {name}")
                 parts[name].append(measure(loadgen, cores[1], servers[name], timed))
         progress("")
-        print("                 µs per operation   of off, median (lowest to highest)")
+        print("                 µs per operation    / off, median (lowest to highest)")
         for name, found in parts.items():
             ratios = sorted(
                 one.microseconds / off.microseconds
@@ -314,8 +314,8 @@ def _half_load(
     ratio = statistics.median(one.microseconds / off.microseconds for one, off in pairs)
     took = sorted(scraper.milliseconds)
     print(
-        f"scraped, of off: {ratio:.3f}; a scrape takes {statistics.median(took):.1f} ms,"
-        f" at most {took[-1]:.1f} ms, of {len(took)}"
+        f"scraped / off: {ratio:.3f}; a scrape takes {statistics.median(took):.1f} ms,"
+        f" at most {took[-1]:.1f} ms, in {len(took)} scrapes"
     )
     before = cpu_seconds(servers["http"].pid)
     for _ in range(_SCRAPES):
@@ -329,13 +329,16 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="(default: %(default)s)")
     parser.add_argument(
-        "--seconds", type=float, default=1.0, help="of a measurement (default: %(default)g)"
+        "--seconds", type=float, default=1.0, help="per measurement (default: %(default)g)"
     )
     parser.add_argument(
-        "--only", action="append", metavar="SERVER", help="with --instructions (repeatable)"
+        "--only",
+        action="append",
+        metavar="SERVER",
+        help="with --instructions: only this server (repeatable)",
     )
     parser.add_argument(
-        "--instructions", action="store_true", help="count those of commands, with valgrind"
+        "--instructions", action="store_true", help="count instructions per command with valgrind"
     )
     add_options(parser)
     return parser.parse_args(arguments)

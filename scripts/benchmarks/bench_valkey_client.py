@@ -279,7 +279,7 @@ def measure_through(port: int, rounds: int, count: int, at_once: int) -> None:
             used = cpu_seconds(pid).since(before).total
             rates.setdefault((way.title, operation), []).append(direct)
             rates.setdefault((title, operation), []).append(done / used)
-    print("| | operations for each second of CPU: median | of the client by itself |")
+    print("| | operations per second of CPU: median | relative to the client alone |")
     print("| --- | --- | --- |")
     for operation, kind in itertools.product(OPERATIONS, by_library):
         direct_rates = rates[by_library[kind].title, operation]
@@ -305,7 +305,7 @@ def server() -> Iterator[int]:
     try:
         while True:
             if process.poll() is not None:
-                sys.exit("the server has ended")
+                sys.exit("the server has exited")
             with socket.socket() as sock:
                 if sock.connect_ex(("127.0.0.1", port)) == 0:
                     break
@@ -320,7 +320,7 @@ def main() -> None:
     """Run the server and measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--count", type=int, default=6400, help="operations of a kind a round")
+    parser.add_argument("--count", type=int, default=6400, help="operations of each kind per round")
     parser.add_argument("--at-once", type=int, default=64, help="operations in flight")
     parser.add_argument("--through", action="store_true", help="measure a server in front of it")
     options = parser.parse_args()

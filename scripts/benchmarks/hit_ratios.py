@@ -251,22 +251,22 @@ def main() -> int:
     from harness.processes import exit_code
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--items", type=int, help="(default: 50,000; of servers 400,000)")
-    parser.add_argument("--requests", type=int, help="(default: 300,000; of servers 1,000,000)")
+    parser.add_argument("--items", type=int, help="(default: 50,000; with --servers 400,000)")
+    parser.add_argument("--requests", type=int, help="(default: 300,000; with --servers 1,000,000)")
     parser.add_argument("--servers", action="store_true", help="replay against real servers")
     parser.add_argument(
         "--megabytes", type=_megabytes, default=[8, 32], metavar="LIST",
-        help="-m of the servers, one after the other (default: 8,32)",
+        help="-m of the servers, each in turn (default: 8,32)",
     )  # fmt: skip
     parser.add_argument(
         "--trace", type=Path, action="append", default=[], metavar="FILE",
-        help="a trace for the servers instead of generated ones, in the format oracleGeneral"
+        help="with --servers, replay this trace in oracleGeneral format instead of generated ones"
         " (repeatable)",
     )  # fmt: skip
     add_options(parser)
     args = parser.parse_args()
     if args.trace and not args.servers:
-        parser.error("--trace needs --servers")
+        parser.error("--trace requires --servers")
     args.items = args.items or (400_000 if args.servers else 50_000)
     args.requests = args.requests or (1_000_000 if args.servers else 300_000)
 

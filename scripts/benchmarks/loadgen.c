@@ -345,7 +345,7 @@ static void take_line(struct connection *c, const char *line, size_t length) {
         }
         return;
     }
-    if (c->replied == c->requests) fail("a reply that nobody asked for: %.*s", (int)length - 2, line);
+    if (c->replied == c->requests) fail("unexpected reply: %.*s", (int)length - 2, line);
     int expected = c->expected[c->replied];
     if (expected == 0 && length == 8 && memcmp(line, "STORED\r\n", 8) == 0) {
         c->replied++;
@@ -514,7 +514,7 @@ static const char usage[] =
     "  --exptime N       of sets, as the protocol has it (0: never)\n"
     "  --keys N          taken at random (10000)\n"
     "  --skew S          by Zipf's law with this exponent (0: all alike)\n"
-    "  --absent          get keys that nobody stores\n"
+    "  --absent          get keys that do not exist\n"
     "  --pipeline P      requests per write (1)\n"
     "  --multiget M      keys per get, each counted as one operation (1)\n"
     "  --prefill         store every key once before\n"

@@ -64,9 +64,9 @@ def main() -> int:
     parser.add_argument("--proxy", action="store_true", help="compare a proxy in front of memlite")
     options = parser.parse_args()
     if options.proxy and options.tls:
-        parser.error("--proxy and --tls exclude each other")
+        parser.error("--proxy cannot be combined with --tls")
     if memcached_version() < (1, 6, 45):
-        parser.error("no memcached 1.6.45 or later; set MEMLITE_TEST_MEMCACHED to its path")
+        parser.error("memcached 1.6.45 or later not found; set MEMLITE_TEST_MEMCACHED to its path")
     seed = random.randrange(2**31) if options.seed is None else options.seed
     versioned = options.backend != "memory"
     first, differences = seed, 0

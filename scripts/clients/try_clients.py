@@ -192,7 +192,7 @@ def main() -> int:
         if not only or {library.name, library.language.lower()} & only
     ]
     if not libraries:
-        parser.error(f"no library or language is called {', '.join(only)}")
+        parser.error(f"unknown library or language: {', '.join(only)}")
     rows = [["language", "library", "version", "protocol", "how", *targets]]
     failed = 0
     with tempfile.TemporaryDirectory(prefix="memlite-clients-") as name:

@@ -201,7 +201,7 @@ def recorded(count: int, faults: Sequence[str], kinds: Sequence[str], seed: int)
 
 def show(rows: Sequence[Row]) -> None:
     """Print a table."""
-    print("| configuration | fault | histories | that met it | operations | errors | violations |")
+    print("| configuration | fault | histories | affected | operations | errors | violations |")
     print("| --- | --- | --: | --: | --: | --: | --: |")
     sums = [0] * 5
     for row in rows:
@@ -218,15 +218,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--count", type=int, default=200, help="how many (default: 200)")
-    parser.add_argument("--faults", default=",".join(FAULTS), help="which (default: %(default)s)")
+    parser.add_argument("--count", type=int, default=200, help="number of histories (default: 200)")
+    parser.add_argument("--faults", default=",".join(FAULTS), help="default: %(default)s")
     parser.add_argument("--nodes", default="", help="memlite, memcached or both (default: both)")
     parser.add_argument("--seed", type=int, default=0, help="the first seed (default: 0)")
     options = parser.parse_args()
     faults = options.faults.split(",")
     unknown = set(faults).difference(FAULTS)
     if unknown:
-        parser.error(f"--faults: {', '.join(FAULTS)}, not {', '.join(sorted(unknown))}")
+        parser.error(f"--faults: use {', '.join(FAULTS)}, not {', '.join(sorted(unknown))}")
     kinds = options.nodes.split(",") if options.nodes else ["memlite"]
     if not options.nodes and memcached_path():
         kinds.append("memcached")

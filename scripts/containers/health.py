@@ -51,7 +51,7 @@ def version(client: socket.socket) -> str:
     lite = os.environ.get("MEMLITE_DIALECT") == "lite"
     alive = (b"ERROR\r\n",) if lite else (b"VERSION ", b"CLIENT_ERROR unauthenticated")
     if not reply.startswith(alive):
-        raise ValueError(f"{reply!r} is not a version")
+        raise ValueError(f"expected a version, got {reply!r}")
     return reply.decode("ascii", "replace").strip()
 
 
@@ -69,7 +69,7 @@ def over_tls(client: socket.socket) -> str:
     except ssl.SSLError as error:
         if "CERTIFICATE_REQUIRED" not in (error.reason or ""):
             raise
-        return "it asks for a client certificate"
+        return "the server requires a client certificate"
 
 
 def emulator(url: str) -> str:

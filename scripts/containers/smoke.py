@@ -17,9 +17,9 @@ def check(client: Client) -> None:
     prefix = f"smoke:{uuid.uuid4().hex}"
     text, count = f"{prefix}:text", f"{prefix}:count"
 
-    expect("get of nothing", client.get(text), None)
+    expect("get of a missing key", client.get(text), None)
     expect("set", client.set(text, b"one", expire=60, noreply=False), True)
-    expect("add of what is there", client.add(text, b"no", noreply=False), False)
+    expect("add of an existing key", client.add(text, b"no", noreply=False), False)
     expect("get", client.get(text), b"one")
 
     _, unique = client.gets(text)
@@ -33,7 +33,7 @@ def check(client: Client) -> None:
     expect("get of both", client.get_many([text, count]), {text: b"two", count: b"40"})
 
     expect("delete", client.delete(text, noreply=False), True)
-    expect("delete of nothing", client.delete(text, noreply=False), False)
+    expect("delete of a missing key", client.delete(text, noreply=False), False)
     expect("get after delete", client.get(text), None)
     client.delete(count, noreply=False)
 

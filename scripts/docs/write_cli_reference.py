@@ -35,20 +35,21 @@ One default differs from memcached's: without `-l` memlite listens on the loopba
 (127.0.0.1, and ::1 if there is IPv6). If it listens on other addresses without
 [passwords](../how-to/require-passwords.md), it logs a warning.
 
-If a name of `-l`, or the default, stands for several addresses, it is enough if memlite can listen
-on one of them; for those that are in use it logs a warning. Addresses given one by one must all be
-free, as with memcached. A free port (`-p -1`) is the same for all addresses of a name.
+If a host name in `-l`, or the default, resolves to several addresses, one that is free is enough;
+memlite logs a warning about those that are in use. Addresses that are given individually must all
+be free, as with memcached. With `-p -1`, memlite uses the same free port for all addresses of a
+name.
 
 In Kubernetes a Service called `memlite` sets variables such as `MEMLITE_SERVICE_HOST` and
-`MEMLITE_PORT=tcp://10.0.0.1:11211` in each pod. Those are no settings, and are ignored; for
-`MEMLITE_PORT` a warning says so. `enableServiceLinks: false` in the pod's specification avoids
-them.
+`MEMLITE_PORT=tcp://10.0.0.1:11211` in each pod. These are not settings: memlite ignores
+them, and logs a warning about `MEMLITE_PORT`. `enableServiceLinks: false` in the pod's
+specification avoids them.
 
-The package comes with a man page and with completion for bash, zsh and fish, below `share/` of the
-folder it is installed in: `/usr/local`, or that of a virtual environment, where
+The package includes a man page and completion for bash, zsh and fish, in `share/` of the directory
+that it is installed in, such as `/usr/local`. In a virtual environment, enable them with
 `man .venv/share/man/man1/memlite.1`, `source .venv/share/bash-completion/completions/memlite`,
 `fpath=(.venv/share/zsh/site-functions $fpath)` before `compinit`, or
-`source .venv/share/fish/vendor_completions.d/memlite.fish` makes use of them.
+`source .venv/share/fish/vendor_completions.d/memlite.fish`.
 
 | flag | variable | default | meaning |
 | --- | --- | --- | --- |
@@ -85,13 +86,13 @@ SIGNALS = """
 
 | | |
 | --- | --- |
-| SIGINT, SIGTERM | stop: send pending replies (at most 1 s), await the store (5 s), exit with 0 |
+| SIGINT, SIGTERM | stop: send pending replies (up to 1 s), wait for the store (5 s), exit with 0 |
 | SIGUSR1 | stop gracefully: commands that have begun to arrive may finish (for at most 10 s) |
 | SIGHUP | reload the users file (`-Y`), certificates and key (`-Z`); connections stay open |
 | a second SIGINT, SIGTERM or SIGUSR1 | stop at once |
 | any of them during start-up | takes effect once memlite has started |
 | `MEMCACHED_SASL_PWDB` | with `-S` and without `-Y`: the path of the users file |
-| `MEMCACHED_PORT_FILENAME` | a file for the open ports, in lines such as `TCP INET: 11211` |
+| `MEMCACHED_PORT_FILENAME` | path of a file that lists the open ports, such as `TCP INET: 11211` |
 
 With `-p 0` and `MEMCACHED_PORT_FILENAME`, test harnesses written for memcached can start memlite on
 a free port.
@@ -101,13 +102,14 @@ a free port.
 OTHERS = """
 ## Other commands
 
-They have no settings file, and no environment variables but those for passwords,
+They have no settings file, and no environment variables except those for passwords,
 `MEMLITE_BENCH_PASSWORD`, `MEMLITE_SHELL_PASSWORD` and `MEMLITE_TOP_PASSWORD`. `bench`,
 `gcs-emulator` and `top` need an extra of the distribution, such as
-`pip install 'memlite-cache[bench]'`; `shell` needs one for its prompt only. How to use them is on
-other pages: [the load tester](../compare-backends.md), [the shell](../how-to/use-the-shell.md),
-[`top`](../how-to/watch-a-server.md#watch-it-in-a-terminal), [the emulator](gcs-emulator.md).
-`--help` after a command prints what is below.
+`pip install 'memlite-cache[bench]'`; `shell` needs one only for its prompt. Other pages
+describe their use: [the load tester](../compare-backends.md),
+[the shell](../how-to/use-the-shell.md), [the emulator](gcs-emulator.md),
+[`top`](../how-to/watch-a-server.md#watch-it-in-a-terminal).
+`--help` after a command prints the options that are listed here.
 """
 
 
@@ -131,8 +133,8 @@ def page() -> str:
             "\n\nAccepted for compatibility with memcached, without effect (reported with `-v`): ",
             f"{idle}.\n",
             "\n## Rejected options\n\nThis version of memlite does not support these options of ",
-            "memcached. They are an error, because a server that ignored them would not do what ",
-            f"it was told: {refused}, and all `ext_…` and `proxy_…` keys of `-o`.\n",
+            "memcached. They are an error, because a server that ignored them would not ",
+            f"behave as requested: {refused}, and all `ext_…` and `proxy_…` keys of `-o`.\n",
             SIGNALS,
             OTHERS,
             *_others(),

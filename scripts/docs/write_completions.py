@@ -46,7 +46,7 @@ complete -F _memlite memlite
 """
 
 FISH_HEAD = """\
-# Whether the command is that of the arguments: "" is the server.
+# Whether the command line is for the given command; "" is the server.
 function __memlite_at
     set -l words (commandline -opc)
     set -l at

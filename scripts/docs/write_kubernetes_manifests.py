@@ -17,7 +17,7 @@ FOLDER = ROOT / "deploy" / "kubernetes"
 HEAD = """\
 # {about}
 # Written from the Helm chart by scripts/docs/write_kubernetes_manifests.py: do not edit.
-# Replace the image, and what is marked by CAPITALS.
+# Replace the image and the placeholders in CAPITALS.
 """
 MANIFESTS = {
     "file.yaml": (

@@ -16,14 +16,14 @@ PAGE = Path(__file__).parents[2] / "share" / "man" / "man1" / "memlite.1"
 
 _DESCRIPTION = """\
 memlite is a cache server that speaks memcached's protocols: text, meta and binary. Items are kept
-in memory, in a file or in a Google Cloud Storage bucket. The letters of options have the same
+in memory, in a file or in a Google Cloud Storage bucket. Option letters have the same
 meaning as in memcached. Without -l it listens on the loopback interface only."""
 
 _ENVIRONMENT = """\
-Each option has a variable: that of --conn-limit is MEMLITE_CONN_LIMIT. MEMLITE_CONFIG names a file
-of settings, as --config does. Flags override the environment, the environment overrides the file,
-and the file overrides the defaults. Variables that Kubernetes sets for a Service are ignored, such
-as MEMLITE_SERVICE_HOST and MEMLITE_PORT=tcp://10.0.0.1:11211."""
+Each option has a variable, such as MEMLITE_CONN_LIMIT for --conn-limit. MEMLITE_CONFIG names a
+settings file, as --config does. Flags override the environment, the environment overrides the file,
+and the file overrides the defaults. Variables that Kubernetes sets for a Service, such as
+MEMLITE_SERVICE_HOST and MEMLITE_PORT=tcp://10.0.0.1:11211, are ignored."""
 
 _SIGNALS = (
     ("SIGINT, SIGTERM", "stop: pending replies are sent, for at most a second"),
@@ -33,8 +33,8 @@ _SIGNALS = (
 
 _EXIT = (
     ("0", "success"),
-    ("1", "a command of the shell failed, or requests of the load tester"),
-    ("64", "a setting or argument is wrong; one line on stderr says which"),
+    ("1", "a command of memlite shell failed, or requests of the load tester"),
+    ("64", "a setting or argument is invalid; a line on stderr names it"),
     ("71", "the server cannot start, or a target cannot be reached"),
     ("130", "interrupted"),
 )

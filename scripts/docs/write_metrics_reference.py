@@ -21,17 +21,19 @@ HEAD = """\
 
 <!-- Written by scripts/docs/write_metrics_reference.py from memlite/telemetry/metrics/. -->
 
-A server with `--http` has these at `/metrics`, and so has a proxy, which has
-[others as well](#of-a-proxy); [how to watch a server](../how-to/watch-a-server.md) says how to
-scrape them. They come from the same snapshot as `stats`. Metrics of what a server lacks, such as a
-near cache, are absent. No label has a key in it: a server has a few hundred series at most.
+A server with `--http` exposes these at `/metrics`, as does a proxy, which has
+[more](#of-a-proxy); [how to watch a server](../how-to/watch-a-server.md) describes how to
+scrape them. They come from the same snapshot as `stats`. Metrics of a feature that a
+server does not use, such as a near cache, are absent. Labels never contain keys, so a server has at
+most a few hundred series.
 
-Counters start again from zero with the server, and most of them after `stats reset`. Durations are
-counted in {count} classes, whose limits are powers of two from {low} µs to {high} s. Those of
-commands are sampled; hits from memory on the fast path, for instance, one in 256.
+Counters restart from zero when the server restarts, and most of them also after `stats reset`.
+Histograms of durations have {count} buckets, whose upper bounds are powers of two from {low} µs to
+{high} s. Durations of commands are sampled: for example, one in 256 hits from memory on the fast
+path.
 
 The text is Prometheus's format 0.0.4 or, for scrapers that accept it, OpenMetrics 1.0.0, which has
-exemplars of commands that were traced (`--trace-sample`). There are no native histograms.
+exemplars of traced commands (`--trace-sample`). There are no native histograms.
 
 | name | type | labels | meaning |
 | --- | --- | --- | --- |
@@ -40,11 +42,12 @@ exemplars of commands that were traced (`--trace-sample`). There are no native h
 PROXY = """
 ## Of a proxy
 
-A proxy with `--http` or `--otlp` has of the metrics above {common}.
+Of the metrics above, a proxy with `--http` or `--otlp` has {common}.
 
-It also has those below. Labels have the names of nodes, which are their addresses unless a topology
-file or `--name` says otherwise. The first {most} nodes have series of their own; further ones are
-added up in those of `{others}`, without durations. The label `role` is `node` or `gutter`.
+It also has the metrics below. Labels contain the names of nodes, which are their addresses unless a
+topology file or `--name` sets other names. The first {most} nodes have their own series. The other
+nodes are summed up in the series of `{others}`, without durations. The label `role` is `node` or
+`gutter`.
 
 | name | type | labels | meaning |
 | --- | --- | --- | --- |
@@ -53,11 +56,11 @@ added up in those of `{others}`, without durations. The label `role` is `node` o
 EXPORTER = """
 ## Names of memcached_exporter
 
-With `--http-metric-names memcached` there are these instead, and with `both` these as well, so that
-dashboards and alerts written for
-[memcached_exporter](https://github.com/prometheus/memcached_exporter) work unchanged. What it tells
-of memcached's LRU threads is 0. Of slab classes there are the evictions alone, as the rest would
-take a walk through all items; extstore and memcached's proxy do not exist here.
+With `--http-metric-names memcached`, a server exposes these instead, and with `both` in addition.
+Dashboards and alerts written for
+[memcached_exporter](https://github.com/prometheus/memcached_exporter) then work unchanged.
+Its metrics of memcached's LRU threads are 0. Slab classes have only evictions, as the rest would
+require a scan of all items; extstore and memcached's proxy do not exist here.
 
 | name | type | labels | meaning |
 | --- | --- | --- | --- |

@@ -22,7 +22,7 @@ MODULE = Path(__file__).parents[2] / "terraform"
 BY_NAME = {metric.name: metric for metric in (*METRICS, *PROXY_ONLY)}
 
 HEAD = """\
-# Written by scripts/docs/write_monitoring.py: edit that. To be named among Prometheus' rule_files.
+# Written by scripts/docs/write_monitoring.py: edit that. Add this file to Prometheus's rule_files.
 """
 
 
@@ -57,7 +57,7 @@ ALERTS = (
         "1m",
         "critical",
         "{{ $labels.instance }} cannot be scraped.",
-        "It has stopped, hangs, or cannot be reached; /healthz tells the last two apart.",
+        "It has stopped, hangs, or cannot be reached; /healthz distinguishes the last two.",
     ),
     Alert(
         "MemliteNotReady",
@@ -65,8 +65,8 @@ ALERTS = (
         "{} == 0",
         "1m",
         "critical",
-        "{{ $labels.instance }} should get no requests.",
-        "/readyz says why.",
+        "{{ $labels.instance }} is not ready to serve requests.",
+        "/readyz gives the reason.",
     ),
     Alert(
         "MemliteStoreDown",
@@ -74,8 +74,8 @@ ALERTS = (
         "{} == 0",
         "1m",
         "critical",
-        "The store of {{ $labels.instance }} does not work.",
-        "The log has the error; stats backend has the last one.",
+        "The store of {{ $labels.instance }} is failing.",
+        "See the log for errors; stats backend shows the last one.",
     ),
     Alert(
         "MemliteCommandsFail",
@@ -83,8 +83,8 @@ ALERTS = (
         "rate({}[5m]) > 0.1",
         "5m",
         "critical",
-        "{{ $value | humanize }} commands a second fail in the store of {{ $labels.instance }}.",
-        "memlite_backend_problems_total tells repeated, refused and throttled requests apart.",
+        "{{ $value | humanize }} commands per second fail in the store of {{ $labels.instance }}.",
+        "memlite_backend_problems_total distinguishes repeated, refused and throttled requests.",
     ),
     Alert(
         "MemliteConnectionsRejected",
@@ -93,7 +93,7 @@ ALERTS = (
         "0m",
         "warning",
         "{{ $labels.instance }} has rejected {{ $value | humanize }} connections in five minutes.",
-        "Raise -c, or find the client that opens so many.",
+        "Raise -c, or find the client that opens too many.",
     ),
     Alert(
         "MemliteStoresRefused",
@@ -102,7 +102,7 @@ ALERTS = (
         "0m",
         "warning",
         "{{ $labels.instance }} had no room for {{ $value | humanize }} values in five minutes.",
-        "Raise -m, or leave out -M.",
+        "Raise -m, or remove -M.",
     ),
     Alert(
         "MemliteEvictsRecentItems",
@@ -112,7 +112,7 @@ ALERTS = (
         "10m",
         "warning",
         "{{ $labels.instance }} evicts items that were used {{ $value | humanizeDuration }} ago.",
-        "The cache is too small for what is used; raise -m.",
+        "The cache is too small for the items in use; raise -m.",
     ),
     Alert(
         "MemliteSlow",
@@ -122,7 +122,7 @@ ALERTS = (
         "warning",
         "One in a hundred {{ $labels.class }} commands takes {{ $value | humanizeDuration }} on "
         "{{ $labels.instance }}.",
-        "Of a server in memory, look at its processor; of others, at the store.",
+        "If the backend is memory, check the server's CPU; otherwise, check the store.",
     ),
     Alert(
         "MemliteJournalSlow",
@@ -139,7 +139,7 @@ ALERTS = (
         "{} > 60 * 86400",
         "1h",
         "warning",
-        "{{ $labels.instance }} has read its certificate {{ $value | humanizeDuration }} ago.",
+        "{{ $labels.instance }} loaded its certificate {{ $value | humanizeDuration }} ago.",
         "Renew it, and send SIGHUP.",
     ),
     Alert(
@@ -149,7 +149,7 @@ ALERTS = (
         "1m",
         "critical",
         "{{ $labels.instance }} cannot reach the node {{ $labels.node }}.",
-        "The dashboard and stats of the proxy say why.",
+        "The proxy's dashboard and stats show the reason.",
     ),
     Alert(
         "MemliteProxyRequestsFail",
@@ -157,8 +157,8 @@ ALERTS = (
         "rate({}[5m]) > 0.1",
         "5m",
         "critical",
-        "{{ $value | humanize }} requests a second fail at {{ $labels.instance }}.",
-        "memlite_proxy_node_failures_total and memlite_proxy_queue_discarded_total say where.",
+        "{{ $value | humanize }} requests per second fail at {{ $labels.instance }}.",
+        "memlite_proxy_node_failures_total and memlite_proxy_queue_discarded_total show where.",
     ),
     Alert(
         "MemliteProxyQueueDiscards",
@@ -166,8 +166,8 @@ ALERTS = (
         'increase({}{reason=~"refused|expired"}[5m]) > 0',
         "0m",
         "warning",
-        "{{ $labels.instance }} has not sent {{ $value | humanize }} requests in five minutes.",
-        "The nodes are too slow for what is asked; raise --in-flight if they have time left.",
+        "{{ $labels.instance }} discarded {{ $value | humanize }} queued requests in five minutes.",
+        "The nodes are too slow for this load; raise --in-flight if they have spare capacity.",
     ),
     Alert(
         "MemliteProxyNodeSlow",
@@ -177,7 +177,7 @@ ALERTS = (
         "warning",
         "One in a hundred replies of {{ $labels.node }} takes {{ $value | humanizeDuration }} at "
         "{{ $labels.instance }}.",
-        "Look at the node's processor and at the network to it.",
+        "Check the node's CPU and the network to it.",
     ),
 )
 
@@ -238,7 +238,7 @@ PANELS = (
         "percentunit",
     ),
     Panel(
-        "Latency of get",
+        "Get latency",
         "memlite_command_duration_seconds",
         tuple(
             (
@@ -261,7 +261,7 @@ PANELS = (
         "s",
     ),
     Panel(
-        "Memory of items",
+        "Memory used by items",
         "memlite_items_bytes",
         (
             ("sum by (instance) ({}{CHOSEN})", "{{instance}}"),
@@ -282,7 +282,7 @@ PANELS = (
         "ops",
     ),
     Panel(
-        "Idle time of what was evicted last",
+        "Idle time of the last evicted items",
         "memlite_size_class_evicted_idle_seconds",
         (("min by (instance) ({}{CHOSEN})", "{{instance}}"),),
         "s",
@@ -322,13 +322,13 @@ PANELS = (
         "s",
     ),
     Panel(
-        "Problems of the store",
+        "Problems with the store",
         "memlite_backend_problems_total",
         (("sum by (problem) (rate({}{CHOSEN}[$__rate_interval]))", "{{problem}}"),),
         "ops",
     ),
     Panel(
-        "Fsyncs of the journal",
+        "Journal fsyncs",
         "memlite_journal_fsync_duration_seconds",
         (
             (
@@ -361,7 +361,7 @@ PANELS = (
         "percentunit",
     ),
     Panel(
-        "Proxies: nodes that can be reached",
+        "Proxies: reachable nodes",
         "memlite_proxy_nodes",
         (
             ('sum by (instance) ({}{state="up",CHOSEN})', "{{instance}} up"),

@@ -1,4 +1,4 @@
-"""Write docs/reference/results.md from the results' classes. ``--check`` says whether it is new.
+"""Write docs/reference/results.md from the results' classes; ``--check`` only compares it.
 
 Run it after changing one: ``.venv/bin/python scripts/docs/write_results_reference.py``.
 """

@@ -1,4 +1,4 @@
-"""Write the tables at the end of terraform/README.md; ``--check`` only says if they are current.
+"""Write the tables at the end of terraform/README.md; ``--check`` only compares them.
 
 Run it after changing a variable or an output::
 
@@ -19,7 +19,7 @@ def page() -> str:
     """Return the text of the page."""
     head, mark, rest = PAGE.read_text(encoding="utf-8").partition(MARK)
     if not mark:
-        raise SystemExit(f"{PAGE}: there is no line {MARK}")
+        raise SystemExit(f"{PAGE}: missing line {MARK}")
     mark += rest.splitlines()[0]
     variables = _blocks("variable", MODULE / "variables.tf")
     outputs = _blocks("output", MODULE / "outputs.tf")

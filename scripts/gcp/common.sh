@@ -1,11 +1,11 @@
-# Sourced by gcp-up, gcp-bench and gcp-down: what they have in common.
+# Common parts of gcp-up, gcp-bench and gcp-down, which source this file.
 # shellcheck shell=bash
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 me=$(basename "$0")
 # shellcheck disable=SC2034 # used by the scripts that source this file
 python=${PYTHON:-python3}
-# The settings of the last gcp-up, for all three; Terraform finds the file by its name.
+# The settings of the last gcp-up, used by all three scripts; Terraform finds the file by its name.
 # shellcheck disable=SC2034
 told=$root/terraform/gcp-up.auto.tfvars.json
 yes=no
@@ -17,7 +17,7 @@ fail() {
 
 step() { printf '\n==> %s\n' "$*"; }
 
-# Asks before money is spent or something is destroyed.
+# Asks for confirmation before money is spent or anything is destroyed.
 confirm() {
     [ $yes = no ] || return 0
     [ -t 0 ] || fail "no terminal to ask for confirmation; use --yes to skip it"
@@ -31,7 +31,7 @@ confirm() {
 
 find_terraform() {
     if [ -n "${TERRAFORM:-}" ]; then
-        command -v "$TERRAFORM" >/dev/null || fail "TERRAFORM=$TERRAFORM: there is no such command"
+        command -v "$TERRAFORM" >/dev/null || fail "TERRAFORM=$TERRAFORM: command not found"
     elif command -v tofu >/dev/null; then
         TERRAFORM=tofu
     elif command -v terraform >/dev/null; then

@@ -36,7 +36,7 @@ def main() -> None:
 
 def report(plan: dict[str, Any]) -> list[str]:
     """Return the changes of a plan and the cost of its machines and disks, as lines of text."""
-    lines = ["", f"{_changes(plan)}. Then, in all, at us-central1's prices:"]
+    lines = ["", f"{_changes(plan)}. Total cost afterwards, at us-central1 prices:"]
     resources = list(_resources(plan.get("planned_values", {}).get("root_module", {})))
     machines = [one for kind, one in resources if kind == "google_compute_instance"]
     machines += _managed(resources)
@@ -67,11 +67,11 @@ def report(plan: dict[str, Any]) -> list[str]:
         price = min(len(running), NAT_MOST) * NAT_MACHINE + NAT_ADDRESS
         lines.append(_line("Cloud NAT", price))
         total += price
-    more = ", and what has no price above" if unknown else ""
-    lines.append(_line(f"an hour, about{more}", total))
+    more = " (plus unpriced resources)" if unknown else ""
+    lines.append(_line(f"per hour, about{more}", total))
     if any(kind == "google_storage_bucket" for kind, _ in resources):
         lines.append("The bucket: $0.005 for 1,000 items written, $0.0004 for 1,000 read, and")
-        lines.append("$0.02 for a GiB and a month.")
+        lines.append("$0.02 per GiB and month.")
     return lines
 
 

@@ -16,18 +16,18 @@ compiled_build() {
     if [ -e "$compiled_folder" ]; then
         return
     fi
-    exec 9>".venv.lock" # as in environment.sh: those that are started at the same time build once
+    exec 9>".venv.lock" # as in environment.sh: scripts started at the same time build only once
     if command -v flock >/dev/null; then
         flock 9
     fi
     if [ ! -e "$compiled_folder" ]; then
         echo "Compiling (once, until the sources change; a few minutes) ..." >&2
         # Earlier builds remain: a running server may still import some of its modules.
-        rm -rf .venv/compiling-* # interrupted
+        rm -rf .venv/compiling-* # left over from interrupted builds
         work="$(mktemp -d .venv/compiling-XXXXXX)"
         if ! build_in "$work" >&2; then
             rm -rf "$work"
-            echo "The compiled build failed; without --compiled, memlite runs as it is." >&2
+            echo "The compiled build failed; without --compiled, memlite runs in pure Python." >&2
             exit 1
         fi
         mv "$work/unpacked" "$compiled_folder"
@@ -36,8 +36,8 @@ compiled_build() {
     exec 9>&-
 }
 
-# build_in FOLDER: build a copy of the checkout, because a build leaves its modules next to the sources
-# meanwhile, and unpack the wheel into FOLDER/unpacked.
+# build_in FOLDER: build a copy of the checkout, and unpack the wheel into FOLDER/unpacked. A build
+# temporarily places the modules next to the sources, so the checkout itself is not used.
 build_in() {
     cp -r memlite share pyproject.toml hatch_build.py README.md LICENSE "$1" &&
         find "$1" -name '*.so' -delete &&

@@ -3,8 +3,8 @@
 #
 # environment NAME   installs requirements/NAME.txt, and memlite itself from this checkout.
 #
-# If the shell's variable MEMLITE_UV names uv, it replaces venv and pip, and takes a tenth of the time. It
-# does not read pip's configuration; pip installs any packages that uv cannot.
+# If the shell variable MEMLITE_UV names uv, uv replaces venv and pip, and takes a tenth of the time. It
+# does not read pip's configuration; if uv fails, pip is used instead.
 
 environment() {
     local lock="requirements/$1.txt" python="${PYTHON:-python3}"
@@ -60,7 +60,7 @@ install_locked() {
     fi
 }
 
-# installed NAME: whether .venv has what requirements/NAME.txt lists. The lock file of the tests
+# installed NAME: whether .venv contains the packages in requirements/NAME.txt. The lock file of the tests
 # contains all others: while tests run, nothing may be installed into their environment.
 installed() {
     { [ -e "$(stamp "$1")" ] || [ -e "$(stamp test)" ]; } && .venv/bin/python -c '' 2>/dev/null

@@ -17,8 +17,8 @@
 # overlap: tests marked "alone" wait until no other run is using the machine.
 #
 # If MEMLITE_TEST_RETRIES is N > 0, tests that failed run again, one at a time, unless there are more
-# than N of them. Tests that pass then count as passed; their names are in FILE.retried, which
-# print_tally prints as well.
+# than N of them. Tests that pass the second time count as passed; their names are written to
+# FILE.retried, which print_tally also prints.
 run_tests() {
     local python="$1" marks files=() workers=3 code=0 again=0
     case "$2" in
@@ -51,7 +51,7 @@ run_tests() {
 }
 
 # locked --shared|--exclusive COMMAND...: run a command while holding the lock MEMLITE_TEST_LOCK, if it
-# names one. Servers left over inherit the descriptor, but no longer hold what was released here.
+# names one. Leftover servers inherit the descriptor, but do not keep the lock, which is released explicitly.
 locked() {
     local code=0
     if [ -z "${MEMLITE_TEST_LOCK:-}" ]; then
@@ -76,12 +76,12 @@ run_pytest() {
     if [ "$code" = 1 ]; then # tests failed
         failed="$(sed -n 's/^ *"\(.*\)": true,\{0,1\}$/\1/p' "$cache/v/cache/lastfailed")"
         if [ "$(wc -l <<<"$failed")" -le "${MEMLITE_TEST_RETRIES:-0}" ]; then
-            printf '\n-- again, one at a time: what failed\n%s\n' "$failed"
+            printf '\n-- failed tests again, one at a time\n%s\n' "$failed"
             "$python" -m pytest -o cache_dir="$cache" "$@" --numprocesses 0 --last-failed \
                 --last-failed-no-failures none || again=$?
-            # By now they were counted as failed twice, or as failed and as passed.
+            # By now each was counted twice: as failed, and then as failed or passed.
             [ -z "${MEMLITE_TEST_TALLY:-}" ] || echo "0 -$(wc -l <<<"$failed") 0" >>"$MEMLITE_TEST_TALLY"
-            # A test that was not found again is still listed.
+            # A test that was not collected again is still listed.
             if [ "$again" = 0 ] && ! grep -q '": true' "$cache/v/cache/lastfailed" 2>/dev/null; then
                 code=0
                 [ -z "${MEMLITE_TEST_TALLY:-}" ] || echo "$failed" >>"$MEMLITE_TEST_TALLY.retried"
@@ -92,12 +92,12 @@ run_pytest() {
     return "$code"
 }
 
-# print_tally FILE: print the sums of MEMLITE_TEST_TALLY, and which tests passed only when they ran
-# again.
+# print_tally FILE: print the sums of MEMLITE_TEST_TALLY, and the tests that passed only when they
+# were rerun.
 print_tally() {
     awk '{ passed += $1; failed += $2; skipped += $3 }
         END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped }' "$1"
-    [ ! -e "$1.retried" ] || sed 's/^/failed, and passed when it ran again: /' "$1.retried"
+    [ ! -e "$1.retried" ] || sed 's/^/failed, then passed when rerun: /' "$1.retried"
 }
 
 # can_compile: whether there are a C compiler and the headers of .venv's Python.
@@ -107,8 +107,9 @@ can_compile() {
     command -v "${CC:-cc}" >/dev/null && [ -e "$include/Python.h" ]
 }
 
-# build_compiled FOLDER: build the compiled wheel into a folder. It is that of a release, except for how much the C
-# compiler optimizes: full optimization takes two minutes of processor time, and tests measure no speed.
+# build_compiled FOLDER: build the compiled wheel into a folder. It differs from a release only in the
+# optimization level of the C compiler: full optimization takes two minutes of processor time, and the
+# tests do not measure speed.
 build_compiled() {
     # Without --wheel, build makes the wheel from the source distribution, which must therefore be
     # complete.

@@ -27,7 +27,7 @@ usage() {
 Usage: install-systemd.sh [--package SPEC] [--requirements FILE] [--environment FILE]
                           [--unit FILE] [--no-service]
 
-  --package SPEC      what to install, as pip takes it: memlite-cache[gcs], memlite-cache[gcs]==1.2,
+  --package SPEC      the package, in pip's syntax: memlite-cache[gcs], memlite-cache[gcs]==1.2,
                       'memlite-cache[gcs] @ git+https://…@main', /path/memlite_cache-….whl[gcs],
                       or a wheel in a bucket that this machine can read:
                       gs://bucket/memlite_cache-….whl[gcs]. With ' --hash=sha256:…' at the end, a
@@ -62,13 +62,13 @@ while [ $# -gt 0 ]; do
             ;;
         --no-service) service=no && shift ;;
         -h | --help) usage && exit 0 ;;
-        *) usage >&2 && fail "$1: not known" ;;
+        *) usage >&2 && fail "$1: unknown option" ;;
     esac
 done
 
 [ -n "$package" ] || fail "--package is required; see --help"
 [ "$(id -u)" = 0 ] || fail "must run as root: sudo $0"
-command -v apt-get >/dev/null || fail "this is for Debian and its relatives: there is no apt-get"
+command -v apt-get >/dev/null || fail "apt-get not found; this script is for Debian and its derivatives"
 [ "$service" = no ] || [ -r "$unit" ] || fail "--unit: cannot read $unit"
 [ -z "$environment" ] || [ -r "$environment" ] || fail "--environment: cannot read $environment"
 
@@ -120,7 +120,7 @@ fetch() {
         fail "cannot read gs://$bucket/$object"
 }
 
-# Downloads what is in a bucket into a folder, and compares a file's hash; prints the file's path.
+# Downloads a file into a folder if it is in a bucket, and checks its hash if one is given; prints its path.
 obtain() {
     local file=${1%% --hash=sha256:*} folder=$2
     if [[ $file == gs://* ]]; then
@@ -186,7 +186,7 @@ if ! getent passwd memlite >/dev/null; then
     useradd --system --user-group --home-dir /var/lib/memlite --shell /usr/sbin/nologin memlite
 fi
 
-# Installs a file, and notes if it differs from the installed one.
+# Installs a file if it differs from the installed one, and marks the service for a restart.
 place() {
     if ! cmp -s "$1" "$2"; then
         step "$2"
@@ -205,7 +205,7 @@ fi
 place "$unit" /etc/systemd/system/memlite.service 644 root
 
 if ! [ -d /run/systemd/system ]; then
-    step "systemd does not run here; memlite will start with it"
+    step "systemd is not running; memlite will start when it does"
     systemctl --quiet enable memlite.service
     exit 0
 fi

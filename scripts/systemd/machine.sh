@@ -22,7 +22,7 @@ machine_make() {
             { tail "$root.log" >&2 && return 1; }
         [ -z "$tarball" ] || tar -C "$root" -caf "$tarball" .
     fi
-    # Whatever this machine needs to reach Debian and PyPI, the other one needs too.
+    # Copy the settings with which this machine reaches Debian and PyPI.
     rm -f "$root/etc/apt/sources.list"
     for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.{list,sources} \
         /etc/apt/apt.conf.d/{*proxy*,99*} /etc/pip.conf /etc/resolv.conf /etc/hosts \

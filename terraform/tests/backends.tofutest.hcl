@@ -39,17 +39,17 @@ run "backends" {
       "MEMLITE_NEAR_CACHE_TTL=\"5\"",
       "MEMLITE_PORT=\"11211\"",
     ])
-    error_message = "The settings of the bucket's servers are others."
+    error_message = "The settings of the servers with a bucket are wrong."
   }
 
   assert {
     condition     = strcontains(local.environments.memory, "MEMLITE_THREADS=\"auto\"") && !strcontains(local.environments.file, "MEMLITE_THREADS") && !strcontains(local.environments.bucket, "MEMLITE_THREADS")
-    error_message = "Only servers that keep items in memory have several workers."
+    error_message = "Servers that do not keep items in memory have several workers, or those that do have one."
   }
 
   assert {
     condition     = strcontains(local.environments.memory, "MEMLITE_MEMORY_LIMIT=\"1024\"") && strcontains(local.environments.file, "MEMLITE_DURABILITY=\"everysec\"")
-    error_message = "A group's own settings do not reach it."
+    error_message = "A group's own settings are not applied."
   }
 
   assert {
@@ -58,13 +58,13 @@ run "backends" {
       strcontains(vm.metadata.startup-script, "\nUser=memlite\n"),
       strcontains(vm.metadata.startup-script, "bash ./install-systemd.sh ${local.install.server} --unit memlite.service --environment memlite.env)\n"),
     ])])
-    error_message = "The unit, or what installs it, is missing."
+    error_message = "The unit or its installer is missing."
   }
 
   assert {
     # The metadata server accepts at most 256 KB.
     condition     = alltrue([for vm in concat(values(google_compute_instance.server), values(google_compute_instance_template.server)) : length(vm.metadata.startup-script) < 64 * 1024])
-    error_message = "The start-up script grows too long."
+    error_message = "The start-up script is too long."
   }
 }
 
@@ -77,7 +77,7 @@ run "another_port" {
 
   assert {
     condition     = alltrue([for settings in values(local.environments) : strcontains(settings, "MEMLITE_PORT=\"12000\"")])
-    error_message = "Servers listen elsewhere."
+    error_message = "Servers listen on the wrong port."
   }
 }
 
@@ -90,17 +90,17 @@ run "the_version_of_the_checkout" {
 
   assert {
     condition     = local.packages.server == "memlite-cache[gcs]==${local.version}" && can(regex("^[0-9.]+", local.version))
-    error_message = "It is not what servers install."
+    error_message = "Servers install a different package."
   }
 
   assert {
     condition     = strcontains(google_compute_instance.server["file-1"].metadata.startup-script, " --package 'memlite-cache[gcs]==${local.version}' ")
-    error_message = "It is not what servers install."
+    error_message = "Servers install a different package."
   }
 
   assert {
     condition     = strcontains(google_compute_instance.load[0].metadata.startup-script, "bash ./install-systemd.sh --package 'memlite-cache[bench,gcs]==${local.version}' --requirements ") && strcontains(google_compute_instance.load[0].metadata.startup-script, " --no-service)\n")
-    error_message = "It is not what load generators install, or a server runs there."
+    error_message = "Load generators install a different package, or run a server."
   }
 }
 
@@ -116,7 +116,7 @@ run "locked_dependencies" {
       server = "install/${filesha256("../requirements/gcs.txt")}/server.txt"
       load   = "install/${filesha256("../requirements/bench.txt")}/load.txt"
     }
-    error_message = "Other dependencies would not have another name."
+    error_message = "The name does not depend on the dependencies."
   }
 
   assert {
@@ -131,7 +131,7 @@ run "locked_dependencies" {
 
   assert {
     condition     = length(google_storage_bucket_iam_member.load) == 1 && strcontains(one(one(google_storage_bucket_iam_member.load).condition).expression, "test-project-memlite/objects/install/")
-    error_message = "Load generators may not read what they install, or may read items."
+    error_message = "Load generators cannot read their packages, or can read items."
   }
 }
 
@@ -140,7 +140,7 @@ run "no_dependencies_of_load_generators_without_any" {
 
   assert {
     condition     = keys(google_storage_bucket_object.requirements) == ["server"] && length(google_storage_bucket_iam_member.load) == 0
-    error_message = "There is something for load generators, and none of those."
+    error_message = "There are files for load generators, but no load generators."
   }
 }
 
@@ -153,7 +153,7 @@ run "a_version" {
 
   assert {
     condition     = strcontains(google_compute_instance.server["file-1"].metadata.startup-script, "--package 'memlite-cache[gcs]==0.2.0' ")
-    error_message = "It is not what servers install."
+    error_message = "Servers install a different package."
   }
 }
 
@@ -166,7 +166,7 @@ run "a_version_with_its_hash" {
 
   assert {
     condition     = strcontains(google_compute_instance.server["file-1"].metadata.startup-script, "--package 'memlite-cache[gcs]==0.2.0 --hash=sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855' ")
-    error_message = "The hash is lost."
+    error_message = "The hash is missing."
   }
 }
 
@@ -179,7 +179,7 @@ run "a_commit" {
 
   assert {
     condition     = strcontains(google_compute_instance.server["file-1"].metadata.startup-script, "--package 'memlite-cache[gcs] @ git+https://example.com/memlite.git@v0.1.0' ")
-    error_message = "It is not what is installed."
+    error_message = "A different package is installed."
   }
 }
 
@@ -192,11 +192,11 @@ run "a_wheel" {
 
   assert {
     condition     = one(google_storage_bucket_object.wheel).name == "install/${filesha256("tests/memlite_cache-0.0.0-py3-none-any.whl")}/memlite_cache-0.0.0-py3-none-any.whl"
-    error_message = "Another wheel would not have another name."
+    error_message = "The name does not depend on the wheel."
   }
 
   assert {
     condition     = strcontains(google_compute_instance.server["file-1"].metadata.startup-script, "--package 'gs://test-project-memlite/${one(google_storage_bucket_object.wheel).name}[gcs] --hash=sha256:${filesha256("tests/memlite_cache-0.0.0-py3-none-any.whl")}' ")
-    error_message = "It is not what is installed."
+    error_message = "A different package is installed."
   }
 }

@@ -18,12 +18,12 @@ run "none_unless_asked_for" {
 
   assert {
     condition     = keys(google_compute_region_instance_group_manager.server) == ["bucket"] && length(google_compute_firewall.cluster) == 0
-    error_message = "There are nodes or proxies nobody asked for."
+    error_message = "There are nodes or proxies by default."
   }
 
   assert {
     condition     = output.cluster == null && output.proxies == null && !strcontains(google_compute_instance_template.server["bucket"].metadata.startup-script, "MEMLITE_NAME")
-    error_message = "A server believes that it is a node."
+    error_message = "A server is configured as a node."
   }
 }
 
@@ -32,34 +32,34 @@ run "three_nodes_and_two_proxies" {
 
   assert {
     condition     = { for group, manager in google_compute_region_instance_group_manager.server : group => manager.target_size } == { nodes = 3, proxies = 2 }
-    error_message = "There are more or fewer VMs."
+    error_message = "The number of VMs is wrong."
   }
 
   assert {
     condition     = keys(google_compute_forwarding_rule.server) == ["proxies"] && keys(google_compute_address.server) == ["proxies"] && google_compute_forwarding_rule.server["proxies"].load_balancing_scheme == "INTERNAL"
-    error_message = "The proxies are not behind an internal address, or nodes are."
+    error_message = "The proxies are not behind an internal address, or the nodes are."
   }
 
   assert {
     condition     = google_dns_record_set.server["proxies"].name == "proxies.memlite.internal." && output.proxies.host == "proxies.memlite.internal" && output.proxies.count == 2
-    error_message = "Clients are told another name."
+    error_message = "The output shows the wrong name for clients."
   }
 
   assert {
     condition     = output.cluster.url == "gs://test-project-memlite/cluster" && output.cluster.nodes == 3 && output.cluster.zones == null
-    error_message = "The output shows another cluster."
+    error_message = "The output shows the wrong cluster."
   }
 
   assert {
     condition     = keys(google_compute_health_check.healing) == ["nodes", "proxies"] && one(google_compute_region_instance_group_manager.server["nodes"].auto_healing_policies).initial_delay_sec == 900
-    error_message = "A node that fails is not replaced, or while it is being installed."
+    error_message = "A failed node is not replaced, or is replaced while memlite is still being installed."
   }
 
   assert {
     condition = alltrue([for template in values(google_compute_instance_template.server) :
       length(template.network_interface[0].access_config) == 0 && template.tags == toset(["memlite-server"])
     ])
-    error_message = "A node or a proxy can be reached from the internet, or the firewall's rules are not for it."
+    error_message = "A node or a proxy can be reached from the internet, or the firewall rules do not apply to it."
   }
 
   assert {
@@ -68,17 +68,17 @@ run "three_nodes_and_two_proxies" {
       google_compute_firewall.cluster[0].target_tags == toset(["memlite-server"]),
       one(google_compute_firewall.cluster[0].allow).ports == tolist(["11211"]),
     ])
-    error_message = "Proxies do not reach the nodes, or others do."
+    error_message = "The proxies cannot connect to the nodes, or others can."
   }
 
   assert {
     condition     = length(google_compute_firewall.health_checks) == 1
-    error_message = "Google cannot check nodes and proxies."
+    error_message = "Google's health checks cannot reach the nodes and proxies."
   }
 
   assert {
     condition     = keys(output.servers) == [] && keys(output.pymemcache) == ["proxies"] && keys(output.ssh) == ["memlite-nodes", "memlite-proxies"]
-    error_message = "The outputs show something else."
+    error_message = "The outputs are wrong."
   }
 }
 
@@ -98,7 +98,7 @@ run "settings_of_a_node" {
       "MEMLITE_MEMORY_LIMIT=\"1024\"",
       "MEMLITE_PORT=\"11211\"",
     ])
-    error_message = "A node has other settings."
+    error_message = "The settings of a node are wrong."
   }
 
   assert {
@@ -119,7 +119,7 @@ run "settings_of_a_proxy" {
     condition = strcontains(google_compute_instance_template.server["proxies"].metadata.startup-script,
       "\nExecStart=/opt/memlite/current/bin/memlite proxy \"--cluster=gs://test-project-memlite/cluster\" \"--conn-limit=5000\" \"--listen=0.0.0.0\" \"--pidfile=/run/memlite/%%\" \"--port=12000\"\n"
     )
-    error_message = "A proxy has another command line."
+    error_message = "The command line of a proxy is wrong."
   }
 
   assert {
@@ -142,22 +142,22 @@ run "passwords_and_tls" {
       "\"--listen=0.0.0.0\" \"--node-password-file=/etc/memlite/secrets/node_password\" \"--node-user=proxy\" \"--port=11211\"",
       "--enable-ssl --node-tls --node-tls-skip-verify\n",
     ]))
-    error_message = "A proxy asks clients for less than the nodes do, or cannot log in to them."
+    error_message = "A proxy requires less authentication than the nodes, or cannot log in to them."
   }
 
   assert {
     condition     = strcontains(local.environments.nodes, "MEMLITE_AUTH_FILE=\"/etc/memlite/secrets/users\"") && strcontains(local.environments.nodes, "MEMLITE_ENABLE_SSL=\"true\"")
-    error_message = "A node asks for nothing."
+    error_message = "A node requires no authentication."
   }
 
   assert {
     condition     = strcontains(google_compute_instance_template.server["proxies"].metadata.startup-script, "\nnode_password projects/test-project/secrets/password/versions/latest\n") && !strcontains(google_compute_instance_template.server["nodes"].metadata.startup-script, "\nnode_password ")
-    error_message = "A proxy does not know its password, or nodes do."
+    error_message = "A proxy does not receive its password, or a node does."
   }
 
   assert {
     condition     = google_secret_manager_secret_iam_member.server["node_password"].secret_id == "password"
-    error_message = "Proxies may not read their password."
+    error_message = "Proxies have no permission to read their password."
   }
 }
 
@@ -169,7 +169,7 @@ run "updates_leave_nodes_alone" {
       nodes   = "OPPORTUNISTIC"
       proxies = "PROACTIVE"
     } && one(google_compute_region_instance_group_manager.server["nodes"].update_policy).instance_redistribution_type == "NONE"
-    error_message = "All nodes would be replaced at once, and their items lost."
+    error_message = "All nodes would be replaced at once, and would lose their items."
   }
 }
 
@@ -197,12 +197,12 @@ run "beside_servers_and_watched" {
 
   assert {
     condition     = { for group, alert in google_monitoring_alert_policy.silent : group => one(one(alert.conditions).condition_threshold).threshold_value } == { nodes = 5, pages = 1, proxies = 2 }
-    error_message = "Nobody is told when a node or a proxy is missing."
+    error_message = "There is no alert for a missing node or proxy."
   }
 
   assert {
     condition     = google_compute_region_instance_group_manager.server["nodes"].distribution_policy_zones == toset(["europe-west1-b"])
-    error_message = "The nodes are in other zones."
+    error_message = "The nodes are in the wrong zones."
   }
 }
 
@@ -215,7 +215,7 @@ run "stopped" {
 
   assert {
     condition     = alltrue([for manager in values(google_compute_region_instance_group_manager.server) : manager.target_size == 0])
-    error_message = "Nodes or proxies still run."
+    error_message = "Nodes or proxies are still running."
   }
 }
 

@@ -40,22 +40,22 @@ run "one" {
 
   assert {
     condition     = keys(output.servers) == ["memlite-bucket"] && keys(output.load_generators) == ["memlite-load-1"]
-    error_message = "VMs are called otherwise."
+    error_message = "The names of the VMs are wrong."
   }
 
   assert {
     condition     = output.servers["memlite-bucket"].zones == null && output.servers["memlite-bucket"].backend == "bucket" && output.project == "test-project"
-    error_message = "The outputs say something else."
+    error_message = "The outputs are wrong."
   }
 
   assert {
     condition     = output.bucket_url == "gs://test-project-memlite/items"
-    error_message = "The bucket's URL is another."
+    error_message = "The bucket's URL is wrong."
   }
 
   assert {
     condition     = output.bench_targets == ["${output.servers["memlite-bucket"].address}:11211=bucket"]
-    error_message = "The targets are others."
+    error_message = "The targets are wrong."
   }
 }
 
@@ -72,31 +72,31 @@ run "three" {
 
   assert {
     condition     = keys(output.servers) == ["cache-bucket-1", "cache-bucket-2", "cache-bucket-3", "cache-memory-1"]
-    error_message = "There are other servers."
+    error_message = "The servers are wrong."
   }
 
   assert {
     condition     = [for vm in values(output.servers) : one(vm.zones)] == ["us-central1-b", "us-central1-b", "us-central1-b", "us-central1-c"]
-    error_message = "They are elsewhere."
+    error_message = "The servers are in the wrong zones."
   }
 
   assert {
     condition     = [for vm in values(output.load_generators) : vm.zone] == ["us-central1-f", "us-central1-f", "us-central1-f"]
-    error_message = "Load generators are elsewhere, or not three."
+    error_message = "The zone or the number of load generators is wrong."
   }
 
   assert {
     condition     = output.bench == "memlite bench compare --backends '' ${join(" ", [for target in output.bench_targets : "--target ${target}"])}" && length(output.bench_targets) == 4
-    error_message = "The command for the load tester is another."
+    error_message = "The command for the load tester is wrong."
   }
 
   assert {
     condition     = length(regexall("11211\\)", output.pymemcache.bucket)) == 3 && length(regexall("11211\\)", output.pymemcache.memory)) == 1
-    error_message = "A client has others than the servers of its group."
+    error_message = "A client does not use exactly the servers of its group."
   }
 
   assert {
     condition     = output.ssh["cache-load-2"] == "gcloud compute ssh cache-load-2 --project test-project --zone us-central1-f --tunnel-through-iap"
-    error_message = "The command for a shell is another."
+    error_message = "The command for a shell is wrong."
   }
 }

@@ -26,7 +26,7 @@ run "no_vm_has_an_address_on_the_internet" {
 
   assert {
     condition     = length(google_compute_router_nat.nat) == 1 && google_compute_subnetwork.subnet[0].private_ip_google_access
-    error_message = "A VM reaches neither packages nor the bucket."
+    error_message = "A VM cannot reach packages or the bucket."
   }
 }
 
@@ -35,24 +35,24 @@ run "the_firewall_lets_in_the_subnet_and_iap" {
 
   assert {
     condition     = google_compute_firewall.clients[0].source_ranges == toset(["10.42.0.0/24"])
-    error_message = "Others than the subnet may connect to the servers."
+    error_message = "Clients outside the subnet may connect to the servers."
   }
 
   assert {
     condition = length(google_compute_firewall.clients[0].allow) == 1 && alltrue([for allow in google_compute_firewall.clients[0].allow :
       allow.protocol == "tcp" && allow.ports == tolist(["11211"])
     ])
-    error_message = "Other ports than memlite's are open."
+    error_message = "Ports other than memlite's are open."
   }
 
   assert {
     condition     = google_compute_firewall.clients[0].target_tags == toset(["memlite-server"]) && google_compute_instance_template.server["bucket"].tags == toset(["memlite-server"]) && google_compute_instance.server["pages-1"].tags == toset(["memlite-server"])
-    error_message = "The rule for clients is not that of the servers alone."
+    error_message = "The rule for clients does not apply only to servers."
   }
 
   assert {
     condition     = google_compute_firewall.ssh[0].source_ranges == toset(["35.235.240.0/20"])
-    error_message = "SSH is open to others than Identity-Aware Proxy."
+    error_message = "SSH is open to sources other than Identity-Aware Proxy."
   }
 
   assert {
@@ -73,12 +73,12 @@ run "ranges_that_were_given_are_added" {
 
   assert {
     condition     = google_compute_firewall.clients[0].source_ranges == toset(["10.42.0.0/24", "10.8.0.0/16", "192.168.4.0/24"])
-    error_message = "The ranges are not those that were given."
+    error_message = "The ranges differ from the variable."
   }
 
   assert {
     condition     = one(google_compute_firewall.clients[0].allow).ports == tolist(["12000"])
-    error_message = "The port is not the one that was given."
+    error_message = "The port differs from the variable."
   }
 }
 
@@ -96,7 +96,7 @@ run "addresses_on_the_internet_if_asked_for" {
 
   assert {
     condition     = length(google_compute_router_nat.nat) == 0 && length(google_compute_router.router) == 0
-    error_message = "Cloud NAT is paid for and not needed."
+    error_message = "Cloud NAT is created, but not needed."
   }
 }
 
@@ -120,7 +120,7 @@ run "vms_are_shielded" {
 
   assert {
     condition     = google_compute_instance.server["pages-1"].desired_status == "RUNNING" && google_compute_region_instance_group_manager.server["bucket"].target_size == 1
-    error_message = "The servers do not run."
+    error_message = "The servers are not running."
   }
 }
 
@@ -129,7 +129,7 @@ run "the_bucket_is_private_and_cheap" {
 
   assert {
     condition     = google_storage_bucket.bucket.name == "test-project-memlite" && google_storage_bucket.bucket.location == "EUROPE-WEST1"
-    error_message = "Its name or place is not the default."
+    error_message = "Its name or location is not the default."
   }
 
   assert {
@@ -154,7 +154,7 @@ run "the_bucket_is_private_and_cheap" {
       one(google_storage_bucket.bucket.lifecycle_rule[0].condition).days_since_custom_time == 1,
       one(google_storage_bucket.bucket.lifecycle_rule[0].condition).matches_prefix == tolist(["items/"]),
     ])
-    error_message = "Expired items are not removed, or others are."
+    error_message = "Expired items are not removed, or other items are."
   }
 }
 
@@ -186,17 +186,17 @@ run "servers_may_what_they_need" {
 
   assert {
     condition     = toset(keys(google_storage_bucket_iam_member.server)) == toset(["roles/storage.objectUser", "roles/storage.legacyBucketReader"])
-    error_message = "Roles on the bucket are others."
+    error_message = "The roles on the bucket are wrong."
   }
 
   assert {
     condition     = toset(keys(google_project_iam_member.server)) == toset(["roles/logging.logWriter", "roles/monitoring.metricWriter"])
-    error_message = "Roles in the project are others."
+    error_message = "The roles in the project are wrong."
   }
 
   assert {
     condition     = length(google_service_account.load) == 0
-    error_message = "There is an account for load generators, and none of those."
+    error_message = "There is a service account for load generators, but no load generators."
   }
 }
 
@@ -211,7 +211,7 @@ run "stopped_vms" {
 
   assert {
     condition     = google_compute_instance.server["pages-1"].desired_status == "TERMINATED" && google_compute_instance.load[0].desired_status == "TERMINATED" && google_compute_region_instance_group_manager.server["bucket"].target_size == 0
-    error_message = "A VM goes on running."
+    error_message = "A VM is still running."
   }
 
   assert {
@@ -225,7 +225,7 @@ run "apis_stay_enabled" {
 
   assert {
     condition     = length(google_project_service.apis) == 7 && alltrue([for api in google_project_service.apis : !api.disable_on_destroy])
-    error_message = "Destroying would disable APIs that others use."
+    error_message = "Destroying would disable APIs that other resources use."
   }
 }
 
@@ -238,6 +238,6 @@ run "apis_are_left_alone" {
 
   assert {
     condition     = length(google_project_service.apis) == 0
-    error_message = "APIs are enabled nevertheless."
+    error_message = "APIs are enabled regardless of the variable."
   }
 }

@@ -17,12 +17,12 @@ run "only_those_with_a_bucket" {
 
   assert {
     condition     = keys(google_compute_region_instance_group_manager.server) == ["sessions"] && keys(google_compute_instance_template.server) == ["sessions"]
-    error_message = "Other groups are managed, and would lose their items."
+    error_message = "Groups that would lose their items are managed."
   }
 
   assert {
     condition     = keys(google_compute_instance.server) == ["files-1", "pages-1", "single-1", "single-2"]
-    error_message = "There are other single servers."
+    error_message = "The single servers are wrong."
   }
 }
 
@@ -37,7 +37,7 @@ run "the_group" {
       google_compute_instance_template.server["sessions"].disk[0].disk_size_gb == 20,
       google_compute_instance_template.server["sessions"].labels == tomap({ memlite = "memlite", memlite_group = "sessions", memlite_managed = "true" }),
     ])
-    error_message = "The group's VMs are others."
+    error_message = "The group's VMs are wrong."
   }
 
   assert {
@@ -49,7 +49,7 @@ run "the_group" {
     condition = alltrue([for check in concat(values(google_compute_health_check.healing), values(google_compute_health_check.balancing)) :
       one(check.tcp_health_check).port == 11211
     ])
-    error_message = "Another port is checked."
+    error_message = "The health check uses the wrong port."
   }
 
   assert {
@@ -63,7 +63,7 @@ run "the_group" {
 
   assert {
     condition     = strcontains(google_compute_instance_template.server["sessions"].metadata.startup-script, "\nMEMLITE_BACKEND=\"gs://test-project-memlite/items\"\n")
-    error_message = "The group's servers use something else than the bucket."
+    error_message = "The group's servers do not use the bucket."
   }
 }
 
@@ -77,12 +77,12 @@ run "the_load_balancer" {
       one(google_compute_region_backend_service.server["sessions"].backend).group == google_compute_region_instance_group_manager.server["sessions"].instance_group,
       google_compute_region_backend_service.server["sessions"].health_checks == toset([google_compute_health_check.balancing["sessions"].id]),
     ])
-    error_message = "The group is not behind its address, or is behind a public one."
+    error_message = "The group is not behind its address, or its address is public."
   }
 
   assert {
     condition     = google_compute_firewall.health_checks[0].source_ranges == toset(["35.191.0.0/16", "130.211.0.0/22"]) && google_compute_firewall.health_checks[0].target_tags == toset(["memlite-server"])
-    error_message = "Google cannot check the servers, or others can connect."
+    error_message = "Google's health checks cannot reach the servers, or others can."
   }
 
   assert {
@@ -92,12 +92,12 @@ run "the_load_balancer" {
 
   assert {
     condition     = output.servers["memlite-sessions"].address == google_compute_address.server["sessions"].address && output.servers["memlite-sessions"].count == 3
-    error_message = "The output shows something else."
+    error_message = "The output is wrong."
   }
 
   assert {
     condition     = output.ssh["memlite-sessions"] == "gcloud compute ssh $(gcloud compute instance-groups managed list-instances memlite-sessions --project test-project --region europe-west1 --limit 1 --uri) --project test-project --tunnel-through-iap"
-    error_message = "The command for a shell is another."
+    error_message = "The command for a shell is wrong."
   }
 }
 
@@ -110,7 +110,7 @@ run "nothing_to_balance" {
 
   assert {
     condition     = length(google_compute_forwarding_rule.server) == 0 && length(google_compute_firewall.health_checks) == 0 && length(google_compute_health_check.healing) == 0
-    error_message = "There is a load balancer for nothing."
+    error_message = "There is a load balancer without a group."
   }
 }
 
@@ -132,7 +132,7 @@ run "zones" {
       one   = toset(["europe-west1-c"])
       three = toset(["europe-west1-b", "europe-west1-c", "europe-west1-d"])
     }
-    error_message = "The groups are elsewhere."
+    error_message = "The groups are in the wrong zones."
   }
 }
 
@@ -232,6 +232,6 @@ run "repairs_use_what_is_still_in_the_bucket" {
 
   assert {
     condition     = one(google_compute_region_instance_group_manager.server["sessions"].instance_lifecycle_policy).force_update_on_repair == "YES"
-    error_message = "A VM would be repaired with a package that is gone."
+    error_message = "A VM would be repaired with a package that no longer exists."
   }
 }

@@ -18,22 +18,22 @@ run "the_agent_and_no_alert_by_default" {
     condition = alltrue([for script in [google_compute_instance.server["pages-1"].metadata.startup-script, google_compute_instance_template.server["bucket"].metadata.startup-script] :
       strcontains(script, "\nagent='2.70.0'\n") && strcontains(script, "\n      type: memcached\n      endpoint: 127.0.0.1:11211\n")
     ])
-    error_message = "The agent is not installed, or does not ask memlite."
+    error_message = "The agent is not installed, or does not query memlite."
   }
 
   assert {
     condition     = strcontains(google_compute_instance.load[0].metadata.startup-script, "\nagent=''\n")
-    error_message = "The agent disturbs measurements."
+    error_message = "The agent is installed on load generators."
   }
 
   assert {
     condition     = length(google_project_iam_member.server) == 2
-    error_message = "The agent may not report."
+    error_message = "The agent has no permission to report."
   }
 
   assert {
     condition     = length(google_monitoring_alert_policy.down) + length(google_monitoring_alert_policy.silent) + length(google_monitoring_alert_policy.failed) == 0
-    error_message = "There is an alert nobody asked for."
+    error_message = "There is an alert by default."
   }
 }
 
@@ -51,7 +51,7 @@ run "no_agent" {
 
   assert {
     condition     = length(google_monitoring_alert_policy.down) == 1 && length(google_monitoring_alert_policy.silent) + length(google_monitoring_alert_policy.failed) == 0
-    error_message = "There is an alert that would need the agent, or none on the VM."
+    error_message = "There is an alert that requires the agent, or no alert on the VM."
   }
 }
 
@@ -66,27 +66,27 @@ run "alerts" {
     condition = alltrue([for policy in concat(google_monitoring_alert_policy.down, values(google_monitoring_alert_policy.silent), google_monitoring_alert_policy.failed) :
       policy.notification_channels == tolist(["projects/test-project/notificationChannels/1"])
     ]) && length(google_monitoring_alert_policy.down) == 1 && length(google_monitoring_alert_policy.failed) == 1
-    error_message = "There is no alert, or it reaches nobody."
+    error_message = "There is no alert, or it has no channel."
   }
 
   assert {
     condition     = { for group, policy in google_monitoring_alert_policy.silent : group => one(one(policy.conditions).condition_threshold).threshold_value } == { bucket = 3, pages = 1 }
-    error_message = "Servers that do not answer are not noticed."
+    error_message = "There is no alert for servers that do not respond."
   }
 
   assert {
     condition     = strcontains(one(one(google_monitoring_alert_policy.silent["bucket"].conditions).condition_threshold).filter, "workload.googleapis.com/memcached.connections.current") && one(one(google_monitoring_alert_policy.silent["bucket"].conditions).condition_threshold).evaluation_missing_data == "EVALUATION_MISSING_DATA_ACTIVE"
-    error_message = "The alert does not look at memlite, or not if nothing reports."
+    error_message = "The alert does not monitor memlite, or does not fire without data."
   }
 
   assert {
     condition     = one(one(google_monitoring_alert_policy.failed[0].conditions).condition_matched_log).filter == local.failures && strcontains(local.failures, "(jsonPayload.UNIT = \"memlite.service\" AND jsonPayload.MESSAGE =~ \"Failed with result|Watchdog timeout\")")
-    error_message = "Failures are not noticed."
+    error_message = "There is no alert for failures."
   }
 
   assert {
     condition     = strcontains(one(one(google_monitoring_alert_policy.down[0].conditions).condition_absent).filter, "metadata.user_labels.memlite_managed = \"false\"") && google_compute_instance.server["pages-1"].labels.memlite_managed == "false"
-    error_message = "Each update of a managed group would be an alert."
+    error_message = "Each update of a managed group would trigger an alert."
   }
 }
 
@@ -100,7 +100,7 @@ run "with_passwords_the_process_is_watched" {
 
   assert {
     condition     = !strcontains(google_compute_instance.server["pages-1"].metadata.startup-script, "type: memcached") && strcontains(one(one(google_monitoring_alert_policy.silent["pages"].conditions).condition_threshold).filter, "agent.googleapis.com/processes/rss_usage")
-    error_message = "The agent would be refused by memlite."
+    error_message = "memlite would refuse the agent."
   }
 }
 
@@ -115,19 +115,19 @@ run "metrics" {
     condition = alltrue([for script in [google_compute_instance.server["pages-1"].metadata.startup-script, google_compute_instance_template.server["bucket"].metadata.startup-script] :
       strcontains(script, "\nMEMLITE_HTTP=\"127.0.0.1:9150\"\n") && strcontains(script, "targets: [\"127.0.0.1:9150\"]") && strcontains(script, "deployment: memlite\n")
     ])
-    error_message = "memlite does not serve its metrics, or the agent does not ask for them."
+    error_message = "memlite does not serve its metrics, or the agent does not scrape them."
   }
 
   assert {
     condition     = length(google_monitoring_dashboard.memlite) == 1 && !strcontains(google_monitoring_dashboard.memlite[0].dashboard_json, "DEPLOYMENT")
-    error_message = "There is no dashboard, or it is about no deployment."
+    error_message = "There is no dashboard, or it does not select the deployment."
   }
 
   assert {
     condition = length(google_monitoring_alert_policy.metric) > 5 && alltrue([for policy in values(google_monitoring_alert_policy.metric) :
       strcontains(one(one(policy.conditions).condition_prometheus_query_language).query, "deployment=\"memlite\"")
     ])
-    error_message = "There are no alerts on metrics, or they are about other deployments."
+    error_message = "There are no alerts on metrics, or they do not select the deployment."
   }
 }
 
@@ -136,7 +136,7 @@ run "no_metrics_by_default" {
 
   assert {
     condition     = !strcontains(google_compute_instance.server["pages-1"].metadata.startup-script, "MEMLITE_HTTP") && !strcontains(google_compute_instance.server["pages-1"].metadata.startup-script, "type: prometheus") && length(google_monitoring_dashboard.memlite) == 0
-    error_message = "Metrics are sent, and billed, without having been asked for."
+    error_message = "Metrics are sent, and billed, by default."
   }
 }
 

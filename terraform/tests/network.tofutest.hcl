@@ -1,4 +1,4 @@
-# Addresses, names, and networks that exist already.
+# Addresses, names, and existing networks.
 
 mock_provider "google" {
   # Addresses like Google's, one for each.
@@ -24,12 +24,12 @@ run "addresses_stay" {
 
   assert {
     condition     = google_compute_instance.server["pages-1"].network_interface[0].network_ip == google_compute_address.server["pages-1"].address
-    error_message = "The server has another address."
+    error_message = "The server's address is wrong."
   }
 
   assert {
     condition     = output.bench_targets == ["10.42.0.9:11211=bucket", "10.42.0.9:11211=pages-1", "10.42.0.9:11211=pages-2"]
-    error_message = "The targets are others."
+    error_message = "The targets are wrong."
   }
 }
 
@@ -45,12 +45,12 @@ run "a_study" {
       google_compute_firewall.study_ssh[0].target_tags == toset(["memlite-server"]),
       one(google_compute_firewall.study_ssh[0].allow).ports == tolist(["22"]),
     ])
-    error_message = "A study cannot reach its servers, or others can."
+    error_message = "A study cannot connect to its servers, or others can."
   }
 
   assert {
     condition     = output.study.tag == "memlite-server" && output.study.ports == "21000:21099"
-    error_message = "gcp-bench is told other VMs or ports."
+    error_message = "The output for gcp-bench has the wrong VMs or ports."
   }
 }
 
@@ -63,7 +63,7 @@ run "no_study_without_load_generators" {
 
   assert {
     condition     = length(google_compute_firewall.study) + length(google_compute_firewall.study_ssh) == 0
-    error_message = "There is a rule that nobody needs."
+    error_message = "There is an unnecessary rule."
   }
 }
 
@@ -74,22 +74,22 @@ run "names" {
       google_dns_managed_zone.zone[0].visibility == "private",
       [for network in one(google_dns_managed_zone.zone[0].private_visibility_config).networks : network.network_url] == [google_compute_network.network[0].id],
     ])
-    error_message = "The zone is another, or others see it."
+    error_message = "The zone is wrong, or is visible in other networks."
   }
 
   assert {
     condition     = [for record in values(google_dns_record_set.server) : record.name] == ["bucket.memlite.internal.", "pages-1.memlite.internal.", "pages-2.memlite.internal."]
-    error_message = "The names are others."
+    error_message = "The names are wrong."
   }
 
   assert {
     condition     = google_dns_record_set.server["bucket"].rrdatas == tolist(["10.42.0.9"])
-    error_message = "A name leads elsewhere."
+    error_message = "A name has the wrong address."
   }
 
   assert {
     condition     = output.servers["memlite-pages-2"].host == "pages-2.memlite.internal" && strcontains(output.pymemcache.pages, "HashClient([(\"pages-1.memlite.internal\", 11211), (\"pages-2.memlite.internal\", 11211)])")
-    error_message = "Clients are told other names."
+    error_message = "The output shows the wrong names for clients."
   }
 }
 
@@ -100,12 +100,12 @@ run "no_names" {
 
   assert {
     condition     = length(google_dns_managed_zone.zone) == 0 && length(google_dns_record_set.server) == 0 && !contains(keys(google_project_service.apis), "dns")
-    error_message = "There is a zone nobody asked for."
+    error_message = "There is a DNS zone although dns_domain is null."
   }
 
   assert {
     condition     = output.servers["memlite-bucket"].host == "10.42.0.9"
-    error_message = "Clients are told a name that there is not."
+    error_message = "The output shows a name that does not exist."
   }
 }
 
@@ -119,7 +119,7 @@ run "names_in_other_networks" {
 
   assert {
     condition     = contains([for network in one(google_dns_managed_zone.zone[0].private_visibility_config).networks : network.network_url], "projects/other/global/networks/clients") && google_dns_record_set.server["pages-1"].name == "pages-1.cache.example.com."
-    error_message = "The other network does not know the names."
+    error_message = "The names are not visible in the other network."
   }
 }
 
@@ -136,7 +136,7 @@ run "a_shared_network" {
 
   assert {
     condition     = length(google_compute_network.network) + length(google_compute_subnetwork.subnet) + length(google_compute_router.router) + length(google_compute_router_nat.nat) == 0
-    error_message = "There is a network nobody asked for."
+    error_message = "A network is created in addition to the existing one."
   }
 
   assert {
@@ -146,34 +146,34 @@ run "a_shared_network" {
       [for address in values(google_compute_address.server) :
       address.project == "test-project" && address.subnetwork == "projects/host-project/regions/europe-west1/subnetworks/shared"],
     ))
-    error_message = "Something is elsewhere."
+    error_message = "A resource is not in the existing network."
   }
 
   assert {
     condition = alltrue([for rule in concat(google_compute_firewall.clients, google_compute_firewall.ssh, google_compute_firewall.health_checks) :
       rule.project == "host-project" && rule.network == "projects/host-project/global/networks/shared" && length(rule.target_tags) > 0
     ])
-    error_message = "Rules are not in the host project, or apply to VMs of others."
+    error_message = "The rules are not in the host project, or apply to other VMs."
   }
 
   assert {
     condition     = google_compute_firewall.clients[0].source_ranges == toset(["10.8.0.0/16"]) && google_compute_firewall.clients[0].source_tags == toset(["memlite-load"])
-    error_message = "Others in the shared subnet may connect."
+    error_message = "Other machines in the shared subnet may connect."
   }
 
   assert {
     condition     = google_dns_managed_zone.zone[0].project == "test-project" && [for network in one(google_dns_managed_zone.zone[0].private_visibility_config).networks : network.network_url] == ["projects/host-project/global/networks/shared"]
-    error_message = "The names are not known in the shared network."
+    error_message = "The names are not visible in the shared network."
   }
 
   assert {
     condition     = google_compute_forwarding_rule.server["bucket"].network == "projects/host-project/global/networks/shared" && google_compute_forwarding_rule.server["bucket"].project == "test-project"
-    error_message = "The load balancer is elsewhere."
+    error_message = "The load balancer is not in the shared network."
   }
 
   assert {
     condition     = output.network == "projects/host-project/global/networks/shared"
-    error_message = "The output shows another network."
+    error_message = "The output shows the wrong network."
   }
 }
 
@@ -190,7 +190,7 @@ run "rules_of_others" {
 
   assert {
     condition     = length(google_compute_firewall.clients) + length(google_compute_firewall.ssh) + length(google_compute_firewall.health_checks) == 0
-    error_message = "There is a rule nobody asked for."
+    error_message = "There is a rule although create_firewall_rules is false."
   }
 }
 

@@ -31,12 +31,12 @@ run "none" {
 
   assert {
     condition     = length(google_memorystore_instance.valkey) + length(google_network_connectivity_service_connection_policy.valkey) + length(google_project_iam_member.valkey) == 0
-    error_message = "There is a store that nobody needs."
+    error_message = "There is an unnecessary store."
   }
 
   assert {
     condition     = !contains(keys(google_project_service.apis), "memorystore") && !strcontains(local.install.server, "valkey")
-    error_message = "What a store needs is enabled or installed without one."
+    error_message = "The store's API or dependencies are enabled or installed without a store."
   }
 }
 
@@ -57,12 +57,12 @@ run "private_and_encrypted" {
 
   assert {
     condition     = google_project_iam_member.valkey[0].role == "roles/memorystore.dbConnectionUser"
-    error_message = "Servers may not connect, or more than that."
+    error_message = "Servers have no permission to connect, or have more permissions."
   }
 
   assert {
     condition     = strcontains(local.environments.shared, "MEMLITE_BACKEND=\"valkeys://10.128.0.8:6379/items?cluster=1&iam=1&verify=ca&ca_cert=/etc/memlite/valkey-ca.pem\"")
-    error_message = "Servers use another store, or in another way."
+    error_message = "Servers use the wrong store or the wrong options."
   }
 
   assert {
@@ -72,12 +72,12 @@ run "private_and_encrypted" {
 
   assert {
     condition     = !strcontains(google_compute_instance.server["pages-1"].metadata.startup-script, "valkey-ca.pem")
-    error_message = "Others get it, too."
+    error_message = "Other VMs also get the store's CA."
   }
 
   assert {
     condition     = contains(keys(google_project_service.apis), "memorystore") && strcontains(local.install.server, "memlite-cache[gcs,valkey]")
-    error_message = "What the store needs is missing."
+    error_message = "A prerequisite of the store is missing."
   }
 }
 
@@ -99,7 +99,7 @@ run "confirmed_changes_on_a_network_of_others" {
 
   assert {
     condition     = length(google_network_connectivity_service_connection_policy.valkey) == 0
-    error_message = "The module changes a network that is not its own."
+    error_message = "The module changes an existing network."
   }
 }
 

@@ -1,4 +1,4 @@
-"""The Terraform module's text, read for tests without Terraform."""
+"""The text of the Terraform module, for tests without Terraform."""
 
 import functools
 import hashlib
@@ -41,7 +41,7 @@ def blocks(module: Path, kind: str) -> dict[str, Block]:
 
 
 def install(vm: str) -> list[str]:
-    """Return the arguments with which a server or load generator installs memlite by default."""
+    """Return the arguments with which servers and load generators install memlite by default."""
     locked = REQUIREMENTS / {"server": "gcs.txt", "load": "bench.txt"}[vm]
     extras = {"server": "gcs", "load": "bench,gcs"}[vm]
     digest = hashlib.sha256(locked.read_bytes()).hexdigest()
@@ -77,7 +77,7 @@ def agent_config() -> str:
 
 
 def node_script() -> str:
-    """Return what a cluster's node adds to its start-up script."""
+    """Return the lines that a cluster node adds to its start-up script."""
     return (MODULE / "startup_node.sh.tftpl").read_text().replace("${port}", "11211")
 
 
@@ -91,7 +91,7 @@ def startup_script(
     agent_script: str | None = None,
     node: bool = False,
 ) -> str:
-    """Return what a VM runs, rendered as by ``templatefile``."""
+    """Return the start-up script of a VM, rendered as by ``templatefile``."""
     values = {
         "watcher": (MODULE / "startup_watcher.sh").read_text(),
         "watcher_unit": (MODULE / "startup_watcher.service").read_text(),
@@ -132,7 +132,7 @@ def _parse(file: Path) -> Block:
 
 @functools.cache
 def _parsed(text: str) -> Block:
-    """Parse a file, once: that takes half a second, and many tests read the same files."""
+    """Parse a file, once: parsing takes half a second, and many tests read the same files."""
     block: Block = _plain(hcl2.loads(text))
     return block
 

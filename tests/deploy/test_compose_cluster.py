@@ -1,4 +1,4 @@
-"""The compose file with three nodes and a proxy, with processes in the place of its containers."""
+"""The compose file with three nodes and a proxy, run as processes in place of containers."""
 
 import os
 import re
@@ -27,7 +27,7 @@ def services() -> dict[str, Any]:
     return found
 
 
-def test_the_nodes_are_those_of_the_proxy() -> None:
+def test_the_proxy_serves_all_nodes() -> None:
     found = services()
     assert set(found) == {"proxy", "smoke", *NODES}
     command = found["proxy"]["command"]

@@ -1,4 +1,4 @@
-"""The compose file with a Valkey Cluster, with processes in the place of its containers."""
+"""The compose file with a Valkey Cluster, run as processes in place of containers."""
 
 import os
 import re
@@ -48,7 +48,7 @@ def test_services_are_confined_and_only_memlite_is_published() -> None:
         if "build" in service:
             assert (COMPOSE.parent / service["build"]["context"]).resolve() == ROOT
         if name in STORES:
-            # What it may write to.
+            # The only places that it may write to.
             assert service["volumes"] == [f"{name}:/data"]
             assert name in found["volumes"]
 
@@ -97,7 +97,7 @@ def test_the_command_lines_serve_and_pass_the_smoke_test(tmp_path: Path) -> None
                 )
             )
         script = with_ports(services["cluster"]["command"][2]).replace("valkey-cli", str(CLIENT))
-        for _ in range(2):  # the second time there is a cluster already
+        for _ in range(2):  # the second time, the cluster already exists
             done = subprocess.run(
                 ["sh", "-c", script], capture_output=True, text=True, timeout=100, check=False
             )

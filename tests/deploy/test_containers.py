@@ -40,7 +40,7 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def last_stage() -> dict[str, str]:
-    """Return the image's instructions by keyword; of several with one keyword, the last."""
+    """Return the image's instructions by keyword; for a repeated keyword, the last one."""
     stage: dict[str, str] = {}
     for word, rest in instructions():
         if word == "FROM":
@@ -57,7 +57,7 @@ def health_command() -> list[str]:
 
 
 def copied_from(target: str) -> str:
-    """Return the file of the checkout that the image has at a path."""
+    """Return the file of the checkout that is copied to a path of the image."""
     for word, rest in instructions():
         if word == "COPY" and not rest.startswith("--"):
             *sources, folder = rest.split()
@@ -181,7 +181,7 @@ def test_health_check_over_tcp_and_over_a_unix_socket() -> None:
     assert up.returncode == 0 and up.stdout.startswith("VERSION ")
     down = health(MEMLITE_PORT=str(server.port))
     assert down.returncode == 1 and down.stdout.startswith("not healthy: ")
-    # With the variables of a Kubernetes Service it asks at the default port, as the server listens.
+    # With the variables of a Kubernetes Service, it uses the default port, as the server does.
     assert "invalid literal" not in health(MEMLITE_PORT="tcp://10.0.0.1:11211").stdout
     with running("memlite", unix=True) as server:
         assert health(MEMLITE_UNIX_SOCKET=server.path).returncode == 0

@@ -85,7 +85,7 @@ match arguments[:2]:
         shutil.copytree(world / "there" / source, target, dirs_exist_ok=True)
 """
 
-# A study takes minutes: where a test says so, a comparison takes its place, on the same machines.
+# A study takes minutes: where a test says so, a comparison on the same machines replaces it.
 MEMLITE = """
 import os, pathlib, sys
 arguments = sys.argv[1:]
@@ -97,7 +97,7 @@ if "SSH_CONNECTION" in os.environ and "WORLD" in os.environ:
 os.execv(sys.executable, [sys.executable, "-m", "memlite", *arguments])
 """
 
-# As if all machines had an sshd at the usual port.
+# Pretend that all machines have an sshd on the usual port.
 SSH = """
 import os, sys
 os.execv(os.environ["REAL_SSH"], ["ssh", "-p", os.environ["SSH_PORT"], *sys.argv[1:]])
@@ -212,12 +212,12 @@ def test_up_can_run_twice(world):
     (plan,) = [call for call in world.calls if call.startswith("tofu plan")]
     assert plan.endswith("-var region=x")
     assert any(call.startswith("tofu apply -input=false /") for call in world.calls)
-    assert "Resources: 3 created. Then, in all, at us-central1's prices:" in done.stdout
+    assert "Resources: 3 created. Total cost afterwards, at us-central1 prices:" in done.stdout
     assert "2 x e2-standard-2                            $0.134" in done.stdout
     assert "60 GiB of pd-balanced                        $0.008" in done.stdout
     assert "1 x x9-standard-2                               ?" in done.stdout
     assert "Cloud NAT                                    $0.009" in done.stdout
-    assert "an hour, about, and what has no price above  $0.151" in done.stdout
+    assert "per hour, about (plus unpriced resources)    $0.151" in done.stdout
     assert "The bucket: $0.005 for 1,000 items written" in done.stdout
     assert "scripts/gcp-bench" in done.stdout
     (world.path / "calls").unlink()
@@ -261,9 +261,9 @@ def test_nothing_is_done_without_confirmation(world):
         ("gcp-down", (), "gcloud", 1, "gcloud is not installed"),
         ("gcp-bench", (), "tofu", 1, "neither tofu nor terraform is installed"),
         ("gcp-up", ("--project",), None, 64, "--project: needs a value"),
-        ("gcp-up", ("--fly",), None, 64, "--fly: not known"),
-        ("gcp-bench", ("--fly",), None, 64, "--fly: not known"),
-        ("gcp-down", ("--fly",), None, 64, "--fly: not known"),
+        ("gcp-up", ("--fly",), None, 64, "--fly: unknown option"),
+        ("gcp-bench", ("--fly",), None, 64, "--fly: unknown option"),
+        ("gcp-down", ("--fly",), None, 64, "--fly: unknown option"),
         ("gcp-bench", ("--out", "/proc/x"), None, 1, "cannot write to /proc/x"),
         ("gcp-bench", (), None, 1, "there is nothing to measure"),
     ],
@@ -318,7 +318,7 @@ def test_a_failure_is_reported_and_up_can_run_again(world, step):
 
 @pytest.mark.slow
 def test_down(world):
-    assert "There is nothing." in world.run("gcp-down", "--yes").stdout
+    assert "There is nothing to destroy." in world.run("gcp-down", "--yes").stdout
     world.run("gcp-up", "--version", "1", "--yes")
     done = world.run("gcp-down", "--yes")
     assert done.returncode == 0, done.stderr
@@ -333,7 +333,7 @@ def test_down_keeps_items_by_default(world):
     world.has("items")
     done = world.run("gcp-down", "--yes")
     assert done.returncode == 0, done.stderr
-    assert "The bucket stays" in done.stdout
+    assert "The bucket is kept" in done.stdout
     assert "p-memlite" in done.stdout
     assert told(world)["project"] == "my-project"
     assert world.run("gcp-down", "--yes").returncode == 0
@@ -385,8 +385,8 @@ def has_no_keys(world):
 
 @needs_sshd
 def test_a_study_is_measured_on_the_vms_of_servers(world):
-    """That its command is right is seen by its help: all options before that are parsed."""
-    world.is_up(["127.0.0.1:1=disk"])  # a server that does not answer does not matter
+    """Check the command by its help, as all options before --help are parsed."""
+    world.is_up(["127.0.0.1:1=disk"])  # a server that does not answer is ignored
     has_machines(world, "memlite-disk-1", "memlite-bucket-x")
     done = world.run("gcp-bench", "--yes", "--study", "--out", "found", "--", "--help")
     assert "usage: memlite bench study" in done.stdout
@@ -426,7 +426,7 @@ def test_a_study_reaches_the_vms_with_a_key_that_is_removed(world):
     }
     assert all(0 <= int(one.rpartition(":")[2]) - 21000 < 100
                for one in target["details"]["nodes"].split(", "))  # fmt: skip
-    # There was a line for each VM, which lets in the load generator for the launcher alone.
+    # There was a line for each VM, which let the load generator run the launcher only.
     (first, second) = (
         (world.path / "there" / "keys-then").read_text().removeprefix(before).splitlines()
     )
@@ -444,7 +444,7 @@ def test_the_key_of_a_study_is_removed_after_a_failure(world):
     (world.path / "refuses").write_text("memlite-disk-2")
     done = world.run("gcp-bench", "--yes", "--study", "--out", "found")
     assert done.returncode == 1
-    assert "gcp-bench: memlite-disk-2 gives no access" in done.stderr
+    assert "gcp-bench: no access to memlite-disk-2" in done.stderr
     assert "memlite-disk-2: remove the line that ends with .memlite-study-" in done.stderr
     assert has_no_keys(world)
 
@@ -564,7 +564,7 @@ def test_commands_on_the_page_are_valid():
 
 
 @pytest.mark.slow
-def test_settings_on_the_page_are_the_modules():
+def test_settings_on_the_page_match_the_module():
     page = (ROOT / "docs" / "how-to" / "deploy-on-gcp.md").read_text()
     (settings,) = re.findall(r"^```hcl\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     names = {name for name in hcl2.loads(settings) if not name.startswith("__")}

@@ -1,8 +1,8 @@
-"""The installer's packages: what it installs is what was locked, and nothing else.
+"""The installer's packages: it installs the locked packages, and nothing else.
 
-It runs with its paths moved under a folder, against a bucket and a metadata server of the test's
-own. pip is real, and finds its packages in a folder. Debian's packages and systemd are stand-ins;
-scripts/systemd/try-startup has the real ones.
+It runs with its paths moved under a folder, against the test's own bucket and metadata server. pip
+is real, and finds its packages in a folder. Debian's packages and systemd are stand-ins;
+scripts/systemd/try-startup uses the real ones.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ STANDINS = {
     "id": "echo 0",
     "apt-get": "exit 0",
     "dpkg-query": "printf 'ii '",
-    # Environments get this one's pip, because its installation takes seconds.
+    # Environments get the pip of this one, because installing pip takes seconds.
     "python3": f"""\
 [ "$1 $2" = "-m venv" ] || exec {sys.executable} "$@"
 {sys.executable} -m venv --without-pip "$3"
@@ -37,7 +37,7 @@ ln -s {Path(pip.__file__).parent} "$3"/lib/python*/site-packages/
 
 
 def wheel(folder: Path, name: str, *, needs: str = "", script: str = "") -> Path:
-    """Make a wheel with one module, and a command of the same name if there is a script."""
+    """Create a wheel with one module, and a command of the same name if there is a script."""
     module = name.replace("-", "_")
     info = f"{module}-1.0.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nProvides-Extra: gcs\n"
@@ -171,7 +171,7 @@ def test_a_wheel_and_its_locked_dependencies_are_installed_from_a_bucket(machine
     done = machine.install(package, requirements)
     assert done.returncode == 0, done.stderr
     assert machine.installed() == "memlite 1.0\n"
-    # The same again changes nothing; other dependencies are another installation.
+    # The same arguments change nothing; other dependencies lead to another installation.
     before = (machine.root / "opt/memlite/current").readlink()
     assert machine.install(package, requirements).returncode == 0
     assert (machine.root / "opt/memlite/current").readlink() == before
@@ -200,7 +200,7 @@ def test_a_version_with_a_hash_is_installed(machine: Machine) -> None:
         ("unlocked dependency", "requires locked, which is not installed"),
     ],
 )
-def test_what_was_not_locked_is_not_installed(machine: Machine, changed: str, said: str) -> None:
+def test_unlocked_packages_are_not_installed(machine: Machine, changed: str, said: str) -> None:
     package = f"{in_bucket(machine.memlite)}[gcs]{hashed(machine.memlite)}"
     if changed == "version":
         package = f"memlite-cache[gcs]==1.0{hashed(machine.memlite)}"

@@ -67,7 +67,7 @@ def one(objects: list[dict[str, Any]], *kinds: str) -> dict[str, Any]:
 
 
 def check(objects: list[dict[str, Any]]) -> None:
-    """Check what a schema cannot: that objects fit each other, the image and memlite."""
+    """Check that objects fit each other, the image and memlite, which a schema cannot."""
     workload = one(objects, "Deployment", "StatefulSet")
     service = one(objects, "Service")
     spec = workload["spec"]["template"]["spec"]
@@ -85,7 +85,7 @@ def check(objects: list[dict[str, Any]]) -> None:
     assert container["ports"][0]["containerPort"] == int(last_stage()["EXPOSE"])
     assert f"{spec['securityContext']['runAsUser']}" == last_stage()["USER"].split(":")[0]
 
-    # memlite accepts the settings, and the limit has room for what they take.
+    # memlite accepts the settings, and the limit has room for the memory they allow.
     environment = {each["name"]: each.get("value", "of a Secret") for each in container["env"]}
     config = load([], environment).config
     taken = config.memory_limit + config.near_cache / 1024**2
@@ -130,7 +130,7 @@ def test_manifests_are_valid(name: str) -> None:
 
 @needs_helm
 @pytest.mark.parametrize("name", manifests.MANIFESTS)
-def test_manifests_are_what_the_chart_says(name: str) -> None:
+def test_manifests_are_rendered_from_the_chart(name: str) -> None:
     """After a change: scripts/docs/write_kubernetes_manifests.py."""
     assert (manifests.FOLDER / name).read_text() == manifests.rendered(HELM, name)
 

@@ -1,4 +1,4 @@
-"""Prometheus' alerts and Grafana's board: current, valid, and about metrics that exist."""
+"""Prometheus' alerts and Grafana's board are current, valid, and refer to existing metrics."""
 
 import json
 import re
@@ -78,14 +78,14 @@ def test_queries_are_about_metrics_and_labels_that_exist(query: str) -> None:
     assert found
     known = {"job", "instance", "le"}
     if query in cloud_queries():
-        known = {"deployment", "vm", "le"}  # which the Ops Agent sets
+        known = {"deployment", "vm", "le"}  # set by the Ops Agent
         assert len(re.findall(r'memlite_\w+{deployment="DEPLOYMENT"', query)) == len(found)
     for name in found:
         base = name.removesuffix("_bucket")
         assert base in BY_NAME
         assert (base != name) == (BY_NAME[base].kind == "histogram")
         known |= set(BY_NAME[base].labels)
-        # Counters are only of use as rates.
+        # Counters are only useful as rates.
         if BY_NAME[base].kind == "counter":
             assert re.search(rf"(rate|increase)\({name}\b", query)
     used = re.findall(r"(?:by|on) \(([\w, ]+)\)", query) + re.findall(r"(\w+)=", query)
@@ -116,7 +116,7 @@ def test_the_cloud_has_the_same_alerts_and_panels() -> None:
     assert all(tile["xPos"] + tile["width"] <= 48 for tile in tiles)
 
 
-def test_the_agent_asks_where_servers_answer() -> None:
+def test_the_agent_scrapes_the_address_of_servers() -> None:
     (scraped,) = yaml.safe_load(agent_config())["metrics"]["receivers"]["memlite_metrics"][
         "config"
     ]["scrape_configs"]
@@ -126,7 +126,7 @@ def test_the_agent_asks_where_servers_answer() -> None:
     text = (MODULE / "monitoring.tf").read_text()
     assert "http_port = 9150\n" in text
     assert load(["--http", "127.0.0.1:9150"], {}).config.http == "127.0.0.1:9150"
-    # Of a deployment with TLS, the agent is asked without it.
+    # In a deployment with TLS, the agent scrapes without it.
     assert '"${local.tls ? "notls:" : ""}127.0.0.1:${local.http_port}"' in text
     assert load(["--http", "notls:127.0.0.1:9150"], {}).config.http == "notls:127.0.0.1:9150"
 
@@ -146,7 +146,7 @@ def test_promtool_accepts_the_alerts_and_the_boards_queries(tmp_path: Path) -> N
     promtool("check", "rules", file)
 
 
-# For each alert: series with which it fires after half an hour, and series with which it does not.
+# For each alert: series for which it fires after half an hour, and series for which it does not.
 SERIES = {
     "MemliteDown": (
         {"up": "1x10 0x60", "memlite_build_info": "1x10 _x60"},
@@ -171,7 +171,7 @@ SERIES = {
             'memlite_size_class_evicted_idle_seconds{size_class="1"}': "10x60",
             'memlite_size_class_evictions_total{size_class="1"}': "0+9x60",
         },
-        {  # what is young is not what is evicted now
+        {  # the size class with young items is not the one that evicts now
             'memlite_size_class_evicted_idle_seconds{size_class="1"}': "10x60",
             'memlite_size_class_evictions_total{size_class="1"}': "9x60",
             'memlite_size_class_evicted_idle_seconds{size_class="2"}': "900x60",
@@ -231,7 +231,7 @@ SERIES = {
 
 
 def case(name: str, series: dict[str, str], alerts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a case in which one alert is looked at, with the labels of one server."""
+    """Return a case that checks one alert, with the labels of one server."""
 
     def of_a_server(text: str) -> str:
         base, _, labels = text.partition("{")

@@ -44,7 +44,7 @@ class Manager:
         return self.sock.recv(4096).decode()
 
     def waiting(self, seconds: float = 0) -> list[str]:
-        """Return the notifications so far, or wait up to so many seconds for one."""
+        """Return the notifications so far, or wait up to the given number of seconds for one."""
         messages = []
         deadline = time.monotonic() + seconds
         with contextlib.suppress(BlockingIOError, TimeoutError):
@@ -177,7 +177,7 @@ def test_without_a_watchdog_for_this_process_no_pings_are_sent(
 
 
 def test_a_watchdog_for_this_process_gets_pings(manager: Manager, tmp_path: Path) -> None:
-    # systemd sets the variable to the process id that the service is going to have.
+    # systemd sets the variable to the process id that the service will have.
     program = (
         "import os, sys\n"
         "os.environ['WATCHDOG_PID'] = str(os.getpid())\n"
@@ -221,11 +221,11 @@ def test_a_failed_start_sends_nothing(
     assert manager.waiting() == []
 
 
-# Tests of the class on its own
+# Tests of the class alone
 
 
 class Loop:
-    """Runs scheduled calls when the test says so."""
+    """Runs scheduled calls when the test asks for it."""
 
     def __init__(self) -> None:
         self.due: list[tuple[float, Callable[[], object]]] = []

@@ -1,4 +1,4 @@
-"""The start-up script and its watcher, run against a metadata server of the test's own.
+"""The start-up script and its watcher, run against the test's own metadata server.
 
 Stand-ins replace the commands that would change this machine. The installer has tests of its own.
 """
@@ -111,7 +111,7 @@ def test_a_changed_script_is_run_and_an_applied_one_is_not(
     metadata.put(script)
     with start_watcher(metadata, tmp_path / "applied") as watcher:
         eventually(lambda: metadata.waiting == 1)
-        # The same script is written again, which is no change.
+        # The same script is written again, which does not count as a change.
         metadata.put(script)
         eventually(lambda: metadata.waiting == 1)
         assert watcher.poll() is None
@@ -243,7 +243,7 @@ def test_the_startup_script_fetches_secrets_before_and_after_the_installation(
         "start memlite-secrets.service",
         "enable --now memlite-secrets.timer",
     ]
-    # Without secrets their files are removed.
+    # Without secrets, their files are removed.
     (tmp_path / "etc/memlite/secrets").mkdir()
     assert run_startup(tmp_path).returncode == 0
     assert not (tmp_path / "etc/memlite/secrets").exists()
@@ -264,7 +264,7 @@ def test_a_node_without_a_name_is_not_started(tmp_path: Path) -> None:
     (tmp_path / "metadata-fails").touch()
     assert run_startup(tmp_path, node=True).returncode != 0
     assert not (tmp_path / "arguments").exists()
-    # The watcher tries again.
+    # The watcher retries.
     assert "--no-block start memlite-startup.service" in (tmp_path / "systemctl").read_text()
     (tmp_path / "metadata-fails").unlink()
     assert run_startup(tmp_path, node=True).returncode == 0
@@ -285,10 +285,10 @@ def test_a_failed_installation_is_left_to_the_watcher(tmp_path: Path) -> None:
     assert "--no-block start memlite-startup.service" in (tmp_path / "systemctl").read_text()
 
 
-def test_the_agent_comes_last_and_is_tried_again(tmp_path: Path) -> None:
+def test_the_agent_is_installed_last_and_retried(tmp_path: Path) -> None:
     (tmp_path / "agent-fails").touch()
     assert run_startup(tmp_path, agent="2.70.0").returncode != 0
-    # memlite serves meanwhile.
+    # memlite serves in the meantime.
     assert (tmp_path / "arguments").exists()
     assert not (tmp_path / "var/lib/memlite-startup/applied").exists()
     (tmp_path / "agent-fails").unlink()
@@ -299,7 +299,7 @@ def test_the_agent_comes_last_and_is_tried_again(tmp_path: Path) -> None:
 
 
 def run_agent(root: Path, config: str) -> list[str]:
-    """Run the agent's installer with its paths moved under a folder; return what it called."""
+    """Run the agent's installer with its paths moved under a folder; return its calls."""
     text = (MODULE / "startup_agent.sh").read_text()
     for place in ("/etc/apt/sources.list.d/", "/etc/google-cloud-ops-agent/", "/etc/os-release"):
         text = text.replace(place, f"{root}{place}")

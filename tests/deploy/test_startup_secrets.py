@@ -29,7 +29,7 @@ VERSION = "projects/p/secrets/{}/versions/latest"
 
 
 class SecretManager(ThreadingHTTPServer):
-    """Secrets by version, for those who have a token of the metadata server."""
+    """Secrets by version, for clients with a token from the metadata server."""
 
     daemon_threads = True
 
@@ -67,7 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class Machine:
-    """Where the files of a VM go, and what it runs."""
+    """The files of a VM, and the commands that it runs."""
 
     def __init__(self, root: Path, manager: SecretManager) -> None:
         self.root = root
@@ -140,7 +140,7 @@ def test_only_memlite_can_read_the_files(machine: Machine) -> None:
     assert machine.calls() == []
 
 
-def test_memlite_is_told_of_changes_and_of_nothing_else(machine: Machine) -> None:
+def test_memlite_is_notified_of_changes_only(machine: Machine) -> None:
     machine.wants("users")
     machine.put("users", b"web:first-password\n")
     assert machine.fetch("--reload").returncode == 0

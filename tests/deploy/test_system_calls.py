@@ -89,7 +89,7 @@ def backend_of(name: str, folder: Path, request: pytest.FixtureRequest) -> list[
 
 
 def can_trace() -> bool:
-    """Return whether strace is installed and permitted, which it is not in every container."""
+    """Return whether strace is installed and permitted; some containers forbid it."""
     return (
         bool(shutil.which("strace"))
         and subprocess.run(
@@ -130,12 +130,12 @@ def test_the_unit_allows_all_system_calls(
     if name == "file":
         assert {"fdatasync", "fsync"} & calls
         assert "cache.json" in log.read_text()
-    calls -= {"execve"}  # happens before systemd's filter applies, and is allowed
+    calls -= {"execve"}  # called before systemd's filter applies, and allowed
     assert calls <= allowed(), calls - allowed()
 
 
-# This is what MemoryDenyWriteExecute= does, which Linux 6.3 and newer implement. It cannot be
-# undone, so it runs in a process of its own.
+# The effect of MemoryDenyWriteExecute= on Linux 6.3 and newer. It cannot be undone, so the test
+# uses a separate process.
 WITHOUT_EXECUTABLE_MEMORY = f"""
 import ctypes, mmap, runpy, sys
 if ctypes.CDLL(None).prctl({PR_SET_MDWE}, {PR_MDWE_REFUSE_EXEC_GAIN}, 0, 0, 0):

@@ -66,7 +66,7 @@ class Tofu:
         return done
 
     def take_tests(self, folder: Path) -> None:
-        """Rename the test files to what Terraform looks for; skip if it does not support mocks.
+        """Rename the test files as Terraform expects; skip if it does not support mocks.
 
         Terraform 1.6 and OpenTofu 1.7 do not support mocks, and would refuse to use the module at
         all if its tests had Terraform's usual suffix. They ignore files with the other suffix.
@@ -78,7 +78,7 @@ class Tofu:
             file.rename(file.with_name(file.name.replace(".tofutest.", ".tftest.")))
 
     def plan(self, folder: Path, *options: str) -> dict[str, Any]:
-        """Return a plan. The token is made up, since nothing is looked up for a plan."""
+        """Return a plan. The token is fake, since planning looks nothing up."""
         self.run(folder, "plan", "-input=false", "-refresh=false", "-out=plan", *options)
         plan: dict[str, Any] = json.loads(self.run(folder, "show", "-json", "plan").stdout)
         return plan
@@ -316,7 +316,7 @@ def test_memlite_accepts_the_settings(tofu: Tofu, module: Path) -> None:
     said = {}
     for name, vm in instances(plan).items():
         text = embedded(vm["metadata"]["startup-script"])["memlite.env"]
-        # The settings are parsed as systemd does it.
+        # The settings are parsed as by systemd.
         settings = dict(line.split("=", 1) for line in text.splitlines())
         said[name] = subprocess.run(
             [sys.executable, "-m", "memlite", "--print-config"],
@@ -416,7 +416,7 @@ def test_the_unit_of_a_proxy_is_that_of_a_server_with_another_command(
 
 
 def as_if_applied(plan: dict[str, Any]) -> dict[str, Any]:
-    """Return the state after applying a plan, except for what only Google knows."""
+    """Return the state after applying a plan, except for values that only Google knows."""
     return {
         "version": 4,
         "terraform_version": plan["terraform_version"],

@@ -107,14 +107,14 @@ def roles_are_few(module: Path) -> None:
             "roles/logging.logWriter",
             "roles/monitoring.metricWriter",
         ],
-        # To connect, which a group with Valkey needs.
+        # For connecting, which a group with Valkey requires.
         "google_project_iam_member.valkey": ["roles/memorystore.dbConnectionUser"],
         "google_storage_bucket_iam_member.server": [
             "roles/storage.legacyBucketReader",
             "roles/storage.objectUser",
         ],
         "google_storage_bucket_iam_member.load": ["roles/storage.objectViewer"],
-        # On the secrets alone that are named in `secrets`.
+        # Only on the secrets that are named in `secrets`.
         "google_secret_manager_secret_iam_member.server": ["roles/secretmanager.secretAccessor"],
     }
     assert "/objects/install/" in str(
@@ -157,7 +157,7 @@ def vms_are_private(module: Path) -> None:
         if "local.metadata[" in metadata:
             metadata = servers_metadata[0]
         assert "enable-oslogin" in metadata and "block-project-ssh-keys" in metadata, name
-        # It would replace the VM with each change.
+        # It would replace the VM on every change.
         assert "metadata_startup_script" not in vm, name
 
 

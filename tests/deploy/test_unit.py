@@ -40,7 +40,7 @@ def settings() -> dict[str, str]:
 
 @needs_systemd
 def test_systemd_finds_nothing_wrong(tmp_path: Path) -> None:
-    # systemd requires that the program exists; everything else is as installed.
+    # systemd requires the program to exist; everything else is as installed.
     text = UNIT.read_text().replace(unit_values("ExecStart")[0], "/bin/true")
     (tmp_path / UNIT.name).write_text(text)
     result = subprocess.run(
@@ -108,7 +108,7 @@ def test_invalid_settings_do_not_cause_restarts(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_file_limit_is_large_enough_for_connections() -> None:
-    # For more connections the limit would have to be raised, which the unit does not allow.
+    # More connections would require raising the limit, which the unit does not allow.
     (files,) = unit_values("LimitNOFILE")
     assert int(files) > 1024 + 192
 

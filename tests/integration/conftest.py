@@ -26,7 +26,7 @@ def memlite() -> Iterator[RunningServer]:
     ],
 )
 def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
-    """memlite on each event loop, and memcached, in turn: all must pass the same cases."""
+    """memlite on each event loop, and memcached, in turn: all must pass the same tests."""
     with running(request.param) as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""``memlite bench`` in this process, as its user runs it."""
+"""``memlite bench`` in this process, run as a user would run it."""
 
 import contextlib
 import io
@@ -18,15 +18,15 @@ __all__ = ["bench", "drawing_one_image"]
 
 
 def bench(*arguments: object) -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end; return its exit code and what it printed.
+    """Run a command to its end; return its exit code and its output.
 
-    The processes that it starts are real ones; servers and proxies are forked, as all servers of
-    tests are. A process of its own would take a second of processor time more, for imports, and
-    three if it draws, and a server that is not forked half a second. What depends on the command's
-    environment, its folder or signals needs a process, though.
+    The processes that it starts are real; servers and proxies are forked, like all servers in
+    tests. A separate process would cost another second of processor time for imports, and three
+    if it draws; a server that is not forked costs half a second. Tests that depend on the
+    command's environment, its folder or signals need a process, though.
 
-    All figures are made, and drawn for the page; all images but the first have the first one's
-    content, because to draw both images of a figure takes as long again. Tests in
+    All figures are created, and drawn for the page; every image but the first has the content of
+    the first, because drawing both images of a figure takes twice as long. Tests in
     tests/unit/loadtest draw every image.
     """
     words = ["bench", *map(str, arguments)]
@@ -48,7 +48,7 @@ def bench(*arguments: object) -> "subprocess.CompletedProcess[str]":
 
 @contextlib.contextmanager
 def _forking() -> Iterator[None]:
-    """Have the load tester fork the servers and proxies that it starts."""
+    """Make the load tester fork the servers and proxies that it starts."""
     before = launching._start
     launching._start = fork_process
     try:

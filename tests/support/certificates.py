@@ -15,7 +15,7 @@ _DAY = datetime.timedelta(days=1)
 
 
 class Authority:
-    """A certificate authority for the tests, which writes the certificates it signs into a folder.
+    """A certificate authority for the tests that writes the certificates it signs to a folder.
 
     Attributes:
         folder: the folder.
@@ -60,7 +60,7 @@ class Authority:
 
 @dataclass(frozen=True)
 class Issued:
-    """The files of a certificate and its key."""
+    """The files of a certificate and of its key."""
 
     name: str
     cert: Path
@@ -69,12 +69,12 @@ class Issued:
 
     @property
     def flags(self) -> list[str]:
-        """Return the options that make a server, memlite or memcached, use it."""
+        """Return the options that make a server, memlite or memcached, use the certificate."""
         return ["-Z", "-o", f"ssl_chain_cert={self.cert},ssl_key={self.key}"]
 
 
 def client_context(ca: Path, issued: Issued | None = None) -> ssl.SSLContext:
-    """Return a client's context, which trusts the CA and presents the certificate, if any."""
+    """Return a client context that trusts the CA and presents the certificate, if any."""
     context = ssl.create_default_context(cafile=str(ca))
     if issued is not None:
         context.load_cert_chain(issued.cert, issued.key)

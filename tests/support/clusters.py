@@ -1,4 +1,4 @@
-"""A cluster whose members are kept in a store, with leases of a few seconds."""
+"""A cluster that keeps its membership in a store, with leases of a few seconds."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ from tests.support.waiting import wait_until
 
 __all__ = ["LEASE_SECONDS", "Cluster", "cluster"]
 
-# Long enough that a busy machine does not let a lease run out.
+# Long enough for leases not to expire on a busy machine.
 LEASE_SECONDS = 6.0
 LONG = 120.0
 
@@ -67,7 +67,7 @@ class Cluster:
         return run("cluster", *self.command(*arguments), **self.environment)
 
     def begin(self, *arguments: str) -> "subprocess.Popen[bytes]":
-        """Start ``memlite cluster``, which is killed at the end if it still runs."""
+        """Start ``memlite cluster``; kill it at the end if it is still running."""
         with Path(os.devnull).open("r+b") as nothing:
             process = ForkedProcess(
                 [*COMMAND, "cluster", *self.command(*arguments)],
@@ -83,21 +83,21 @@ class Cluster:
         return [action, *arguments, *where]
 
     def show(self) -> dict[str, Any]:
-        """Return what ``memlite cluster show`` says."""
+        """Return the output of ``memlite cluster show``."""
         shown = self.run("show", "--json")
         assert shown.returncode == 0, shown.stderr
         document: dict[str, Any] = json.loads(shown.stdout)
         return document
 
     def document(self) -> Document:
-        """Return what the store holds, at once."""
+        """Return the content of the store, without waiting."""
         with self.store.connect() as wire:
             wire.send(b"get test/topology\r\n")
             reply = wire.until(b"END\r\n")
         return Document.decode(reply.split(b"\r\n", 1)[1][: -len(b"\r\nEND\r\n")] or None)
 
     def places(self) -> dict[str, str]:
-        """Return whether nodes are members or spares, by name."""
+        """Return by name whether each node is a member or a spare."""
         document = self.document()
         return {
             one.name: "member" if document.is_member(one.name) else "spare"
@@ -115,7 +115,7 @@ class Cluster:
         assert wait_until(lambda: self.phase == phase, LONG), f"{self.phase}, not {phase}"
 
     def items(self, name: str) -> int:
-        """Return how many items a node says it has."""
+        """Return the number of items that a node reports."""
         return int(self.nodes[name].stats()["curr_items"])
 
 

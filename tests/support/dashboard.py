@@ -21,7 +21,7 @@ CHROMIUM = shutil.which("chromium")
 @contextlib.contextmanager
 def chromium() -> Iterator[Any]:
     """Run a browser."""
-    # Imported here: it is slow, and the workers that run the fast tests collect its users too.
+    # Imported here: it is slow, and the workers that run the fast tests also collect these tests.
     from playwright import sync_api as playwright
 
     with playwright.sync_playwright() as started:
@@ -34,9 +34,9 @@ def chromium() -> Iterator[Any]:
 
 @contextlib.contextmanager
 def opened(browser: Any, origin: str, state: str = "ready") -> Iterator[Any]:
-    """Open the page of a server that says its state, and check that it asks nobody else.
+    """Open a page that shows a state, and check that it sends requests to its own server only.
 
-    At the end nothing must have been written to the console.
+    At the end, nothing may have been written to the console.
     """
     page = browser.new_page()
     said: list[str] = []
@@ -55,14 +55,14 @@ def opened(browser: Any, origin: str, state: str = "ready") -> Iterator[Any]:
 
 
 def wait_for_text(page: Any, name: str, text: str) -> None:
-    """Wait until an element has a text."""
+    """Wait until an element has the given text."""
     page.wait_for_function(
         "([name, text]) => document.getElementById(name).textContent === text", arg=[name, text]
     )
 
 
 def check_layout(page: Any) -> None:
-    """Look at the page light and dark, and at three widths, also with axe."""
+    """Check the page in light and dark mode and at three widths, also with axe."""
     for scheme, width in itertools.product(("light", "dark"), (1280, 800, 360)):
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
@@ -76,7 +76,7 @@ def check_layout(page: Any) -> None:
 
 
 def check_what_assistive_technology_sees(page: Any, state: str = "ready") -> None:
-    """Look at names and roles."""
+    """Check names and roles."""
     assert page.locator("html").get_attribute("lang") == "en"
     assert page.locator("h1").count() == 1
     for button in page.locator("button").all():
@@ -87,10 +87,10 @@ def check_what_assistive_technology_sees(page: Any, state: str = "ready") -> Non
 
 
 def _check_with_axe(page: Any, where: str) -> None:
-    """Nothing that axe knows of keeps people with disabilities from reading the page."""
+    """Check that axe finds no barrier for people with disabilities."""
     from axe_playwright_python.sync_playwright import Axe
 
-    # By default, it runs all rules but experimental ones and those of WCAG's level AAA.
+    # By default, axe runs all rules but experimental ones and those of WCAG's level AAA.
     found = Axe().run(page)
     assert not found.response["violations"], f"{where}:\n{found.generate_report()}"
     assert len(found.response["passes"]) > 10  # the rules ran

@@ -1,4 +1,4 @@
-"""A UDP client: frames for requests, and the messages that come back."""
+"""A UDP client: frames requests, and receives the messages that come back."""
 
 import contextlib
 import itertools

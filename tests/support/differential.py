@@ -1,10 +1,10 @@
-"""Random conversations with two servers, which must get the same replies.
+"""Random conversations with two servers, which must give the same replies.
 
 A conversation is a list of batches. A batch is sent on a text or a binary connection, cut into
 packets at random, and its replies are read before the next one. Cas uniques are those from earlier
 replies of the same server. The last batch may also hold malformed requests; then the input ends.
 
-What memlite does differently is either not generated or normalised; `DIFFERENCES` lists both.
+Known differences are either not generated or normalised; `DIFFERENCES` lists both kinds.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ DIFFERENCES = {
     "reads": "| `h` and `l` in `mg`, on a bucket |",
     "abbreviations": "| abbreviated words after `stats`",
 }
-"""The differences that are not compared, with the text that names each in the protocol's page."""
+"""The differences that are not compared, with the text that names each on the protocol page."""
 
 ITEMS = [b"a", b"b", b"c:1"]  # may become stale, and empty
 NUMBERS = [b"n", b"m"]  # never, because of the "longer number"
@@ -61,18 +61,18 @@ OTHERS = (
     b"set a 0 0 1048577\r\n" + b"z" * 1048577 + b"\r\n",
     b"ms %b 1\r\n1\r\n" % (b"k" * 251), b"ma " + b"k" * 251 + b"\r\n",
 )  # fmt: skip
-"""Requests about no key, and malformed ones that are complete."""
+"""Requests without a key, and malformed but complete requests."""
 SURPLUS_LOST = (
     Opcode.STAT, Opcode.TOUCH, Opcode.GAT, Opcode.GATQ, Opcode.GATK, Opcode.GATKQ,
 )  # fmt: skip
 """The opcodes of "surplus"."""
 PLACE = b"<cas>"
 CONVERSATIONS_TRIED = 3
-# Seconds after which the clock has probably ticked at every attempt, on a busy machine.
+# Seconds by which the clock has probably ticked at every attempt, on a busy machine.
 _SLOW = 0.5
 _TIME = re.compile(rb" ([tl])(\d+)")
 LONGEST = 2000
-"""Bytes of the longest malformed request: taken for a line, its start is not one without an end."""
+"""The size limit of malformed requests, in bytes: too small for a line without an end."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Unit:
     Attributes:
         data: its bytes; in text, `PLACE` stands for a cas unique.
         age: how many cas uniques were seen since the one it uses; -1 if it uses none.
-        alone: whether it must be the only one of its batch.
+        alone: whether it must be the only unit of its batch.
     """
 
     data: bytes
@@ -105,7 +105,7 @@ class Batch:
 
     Attributes:
         binary: the connection they are sent on.
-        units: as above.
+        units: the units.
         cuts: where packets end, as shares of the whole.
         last: whether the input ends with it.
     """
@@ -121,10 +121,10 @@ Conversation = list[Batch]
 
 @dataclass
 class Generator:
-    """Makes conversations.
+    """Generates conversations.
 
     Attributes:
-        rng: decides.
+        rng: the source of random choices.
         versioned: whether a new expiry gives an item a new cas unique, as on a file.
     """
 
@@ -358,7 +358,7 @@ class Generator:
         return bytes(changed)
 
     def _changed_line(self, data: bytes) -> bytes:
-        """Change some words of the first line, or bytes of what follows."""
+        """Change some words of the first line, or some bytes after it."""
         rng = self.rng
         line, end, rest = data.partition(b"\n")
         words = line.rstrip(b"\r").split(b" ")
@@ -415,7 +415,7 @@ class _Talk:
         self._names: dict[int, bytes] = {0: b"0"}
 
     def replies(self, conversation: Conversation, *, hide: bool) -> Iterator[bytes]:
-        """Yield the replies to each batch, normalised; `hide` replaces each cas unique alike."""
+        """Yield the normalised replies to each batch; `hide` replaces all cas uniques alike."""
         with contextlib.ExitStack() as stack:
             wires: dict[bool, Wire] = {}
             for batch in conversation:
@@ -472,7 +472,7 @@ _MARKS = {
         HEADER.pack(0x81, Opcode.NOOP, 0, 0, 0, 0, 0, 0x4711, 0),
     ),
 }
-# Completes what a malformed request leaves incomplete: "unfinished".
+# Completes the data that a malformed request leaves incomplete: "unfinished".
 _FILLING = {False: b"mn\r\n" * (LONGEST // 4), True: NOOP * (LONGEST // len(NOOP))}
 
 
@@ -480,7 +480,7 @@ def _send_in_pieces(sock: socket.socket, data: bytes, cuts: tuple[float, ...]) -
     edges = [0, *(int(cut * len(data)) for cut in cuts), len(data)]
     for start, end in pairwise(edges):
         if start:
-            select.select([sock], [], [], 0.001)  # so that most arrive in packets of their own
+            select.select([sock], [], [], 0.001)  # so that most pieces arrive as separate packets
         sock.sendall(data[start:end])
 
 
@@ -502,8 +502,8 @@ class Difference:
     """A batch that two servers answer differently.
 
     Attributes:
-        conversation: ends with it.
-        replies: of the two servers, normalised.
+        conversation: the conversation, which ends with the batch.
+        replies: the normalised replies of the two servers.
     """
 
     conversation: Conversation
@@ -529,7 +529,7 @@ def _short(data: bytes) -> str:
 
 @dataclass
 class Comparison:
-    """Compares two servers, which it flushes.
+    """Compares two servers, after flushing them.
 
     Attributes:
         servers: the servers.
@@ -542,9 +542,10 @@ class Comparison:
     forgets_reads: bool = False
 
     def difference(self, conversation: Conversation) -> Difference | None:
-        """Return how the replies differ, None if they do not.
+        """Return how the replies differ; None if they do not.
 
-        A clock that ticks between the two servers' replies is no difference, so it must persist.
+        A difference must persist: one caused by a clock tick between the two servers' replies
+        does not count.
         """
         found = None
         for _ in range(CONVERSATIONS_TRIED):
@@ -572,7 +573,7 @@ class Comparison:
         return None
 
     def shrink(self, found: Difference) -> Difference:
-        """Return a difference that remains with as few batches, units and packets as possible."""
+        """Return an equivalent difference with as few batches, units and packets as possible."""
         smaller: Difference | None = found
         while smaller is not None:
             found = smaller
@@ -581,7 +582,7 @@ class Comparison:
 
 
 def _same_but_for_a_tick(first: bytes, second: bytes) -> bool:
-    """Return whether replies are the same, except that some times differ by a second."""
+    """Return whether the replies are the same except for times that differ by a second."""
     hidden = [_TIME.sub(rb" \1#", reply) for reply in (first, second)]
     times = [[int(found[2]) for found in _TIME.finditer(reply)] for reply in (first, second)]
     return hidden[0] == hidden[1] and all(
@@ -590,7 +591,7 @@ def _same_but_for_a_tick(first: bytes, second: bytes) -> bool:
 
 
 def _smaller(conversation: Conversation) -> Iterator[Conversation]:
-    """Yield conversations with one part less."""
+    """Yield conversations with one part removed."""
     for at, batch in enumerate(conversation):
         before, after = conversation[:at], conversation[at + 1 :]
         if before or after:

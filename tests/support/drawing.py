@@ -19,11 +19,11 @@ __all__ = ["interrupted_while_drawing", "without_figures"]
 
 
 def interrupted_while_drawing(command: Sequence[str], folder: Path) -> str:
-    """Run a command that writes figures until it has written one; return what it then says.
+    """Interrupt a command once it has written a figure; return its error output.
 
     Args:
-        command: it writes several figures.
-        folder: where they go, or in a folder in it; those that are there are removed.
+        command: a command that writes several figures.
+        folder: where it writes them, or a parent folder; figures already there are removed.
     """
     for path in folder.rglob("*.png"):
         path.unlink()
@@ -50,7 +50,7 @@ def _has_figures(folder: Path) -> bool:
 
 @pytest.fixture
 def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the figures out of pages; for tests of their text, since figures take seconds."""
+    """Leave figures out of pages, as drawing takes seconds; for tests of the text."""
     from markupsafe import Markup
 
     def draw(plots: Sequence["Plot"], _: Path) -> tuple[dict[str, "Markup"], list[Path]]:

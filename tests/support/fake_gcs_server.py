@@ -1,4 +1,4 @@
-"""fake-gcs-server, an emulator that was written by others (https://github.com/fsouza)."""
+"""fake-gcs-server, a third-party emulator (https://github.com/fsouza)."""
 
 import contextlib
 import os

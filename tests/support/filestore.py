@@ -17,7 +17,7 @@ State = dict[bytes, tuple[bytes, int, float, int]]
 
 @contextlib.asynccontextmanager
 async def opened(path: Path, *, kill: bool = False, **options: Any) -> AsyncIterator[FileBackend]:
-    """Yield the opened backend; with `kill` leave the files as a killed process would.
+    """Yield the opened backend; with `kill`, leave the files as a killed process would.
 
     Args:
         path: the path of the snapshot.
@@ -34,7 +34,7 @@ async def opened(path: Path, *, kill: bool = False, **options: Any) -> AsyncIter
 
 
 async def leave(backend: FileBackend) -> None:
-    """Release the files as they are."""
+    """Release the files without changing them."""
     backend._closing = True
     if backend._compaction is not None:
         await asyncio.wait([backend._compaction])
@@ -48,7 +48,7 @@ async def put(backend: FileBackend, key: bytes, value: bytes, **how: Any) -> Non
 
 
 async def settled(backend: FileBackend) -> None:
-    """Wait until no compaction is under way."""
+    """Wait until no compaction is running."""
     if backend._compaction is not None:
         await asyncio.wait([backend._compaction], timeout=60)
     assert backend._compaction is None
@@ -65,7 +65,7 @@ def state(backend: FileBackend) -> State:
 
 
 async def reopened(path: Path, **options: Any) -> State:
-    """Return what a server finds that starts after a crash."""
+    """Return the items that a server finds when it starts after a crash."""
     async with opened(path, kill=True, **options) as backend:
         return state(backend)
 
@@ -74,7 +74,7 @@ def read(path: Path, **options: Any) -> State:
     """Return the items that a server started on the files would serve.
 
     Raises:
-        StartError: it would not start.
+        StartError: the server would refuse to start.
     """
 
     async def body() -> State:
@@ -85,7 +85,7 @@ def read(path: Path, **options: Any) -> State:
 
 
 def refusal(path: Path, **options: Any) -> str:
-    """Return why a server would not start, and check that it left the files unchanged."""
+    """Return why a server refuses to start, and check that it leaves the files unchanged."""
     before = contents(path)
     try:
         found = read(path, **options)
@@ -102,7 +102,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 def open_files() -> int:
-    """Return how many file descriptors this process has open."""
+    """Return the number of file descriptors that this process has open."""
     return len(list(Path("/proc/self/fd").iterdir()))
 
 

@@ -1,4 +1,4 @@
-"""Following a page of the documentation from top to bottom, on a machine of its own."""
+"""Follows a page of the documentation from top to bottom, in namespaces of its own."""
 
 import json
 import shutil
@@ -14,15 +14,15 @@ from tests.support.paths import ROOT
 
 __all__ = ["follow"]
 
-_PROGRAMS = ("curl", "openssl")  # which pages use, and not every machine has
+_PROGRAMS = ("curl", "openssl")  # used by pages, but not installed on every machine
 
 
 def follow(page: Path, *speed: str) -> list[str]:
-    """Do what a page shows, as printed, and return what each of its blocks printed.
+    """Run the blocks of a page as printed, and return the output of each.
 
     Args:
         page: the page.
-        speed: "slow" to run the blocks that take long, too.
+        speed: "slow" to run slow blocks, too.
     """
     if not can_have_one():
         pytest.skip("this system does not let us create namespaces (unshare --net --pid)")

@@ -1,4 +1,4 @@
-"""Servers that do not speak memcached's protocol, for clients that connect to one by mistake."""
+"""Servers that do not speak memcached's protocol, as clients may connect to one by mistake."""
 
 import contextlib
 import socket
@@ -10,7 +10,7 @@ __all__ = ["answering", "serving"]
 
 @contextlib.contextmanager
 def serving(serve: Callable[[socket.socket], None]) -> Iterator[int]:
-    """Call `serve` with each connection, in a thread of its own; yield the port."""
+    """Call `serve` with each connection, in a separate thread; yield the port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def accept() -> None:
@@ -29,13 +29,13 @@ def serving(serve: Callable[[socket.socket], None]) -> Iterator[int]:
         try:
             yield listener.getsockname()[1]
         finally:
-            # This wakes the thread that accepts; closing the socket alone would not.
+            # Wakes the accepting thread; closing the socket alone would not.
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
 
 
 def answering(*replies: bytes, then_close: bool = False) -> contextlib.AbstractContextManager[int]:
-    """Answer each request with the next of `replies`; then be silent, or close."""
+    """Answer each request with the next of `replies`; then stay silent, or close."""
 
     def serve(connection: socket.socket) -> None:
         for reply in replies:

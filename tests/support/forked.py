@@ -1,9 +1,9 @@
-"""memlite as a process forked from one that has imported it already.
+"""memlite in a process forked from one that has already imported it.
 
 Starting Python and importing memlite takes most of the processor time of a short test. Here
-multiprocessing's fork server does it once for each process that runs tests. The command line, the
-environment and the files are those of a process that is started as usual; tests of the start
-itself start one as usual.
+multiprocessing's fork server does so once for each process that runs tests. The command line, the
+environment and the files are the same as in a normal start; tests of startup itself start a
+process normally.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ from memlite.testing.process import start_process
 __all__ = ["COMMAND", "ForkedProcess", "fork_process", "run_memlite"]
 
 COMMAND = [sys.executable, "-P", "-m", "memlite"]
-"""How this memlite is started."""
+"""The command that starts this memlite."""
 
-# What servers, proxies and short commands import, some of it only when it is needed. Not what
-# derives further constants from those of memlite.cluster.membership.lease.
+# Modules that servers, proxies and short commands import, some of them only when needed. Modules
+# that derive further constants from those of memlite.cluster.membership.lease are left out.
 _PACKAGES = ["memlite.engine", "memlite.protocol", "memlite.proxy", "memlite.server"]
 _WITHOUT = "memlite.server.http"  # few servers have it, and aiohttp is large
 _PRELOADED = [
@@ -56,7 +56,7 @@ _LEASE = "MEMLITE_TEST_LEASE_SECONDS"
 def fork_process(
     line: Sequence[str], output: BinaryIO, environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Start a process as `start_process` does; fork it if it is this memlite."""
+    """Start a process as `start_process` does; fork it if it runs this memlite."""
     if list(line[: len(COMMAND)]) == COMMAND and _is_alike(environment):
         with Path(os.devnull).open("rb") as nothing:
             return ForkedProcess(line, (nothing, output, output), environment)
@@ -64,9 +64,9 @@ def fork_process(
 
 
 def _is_alike(environment: Mapping[str, str]) -> bool:
-    """Return whether an interpreter would be the same with these variables.
+    """Return whether an interpreter would behave the same with these variables.
 
-    It and the C library read theirs when they start, long before a fork.
+    The interpreter and the C library read their variables at startup, long before a fork.
     """
     names = {
         name
@@ -93,7 +93,7 @@ def _fork_server() -> ForkServerContext:
 
 
 class ForkedProcess(subprocess.Popen[bytes]):
-    """A forked memlite with the methods of a process that was started.
+    """A forked memlite, with the methods of a started process.
 
     Args:
         line: its command line, from the interpreter on.
@@ -133,7 +133,7 @@ class ForkedProcess(subprocess.Popen[bytes]):
 
 
 class _Descriptor:
-    """A descriptor that arrives with the process as its own number there."""
+    """A descriptor that is passed to the new process and unpickled as its number there."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -148,7 +148,7 @@ def _received(duplicate: Any) -> int:
 
 def _run(descriptors: Sequence[int], arguments: list[str], environment: dict[str, str]) -> None:
     """Run memlite in the forked process."""
-    os.setsid()  # out of reach of Ctrl-C
+    os.setsid()  # so that Ctrl-C does not reach it
     for target, source in enumerate(descriptors):
         os.dup2(source, target)
     os.closerange(3, 1 << 16)
@@ -165,7 +165,7 @@ def _run(descriptors: Sequence[int], arguments: list[str], environment: dict[str
 
 
 def _read_lease_again() -> None:
-    """Adopt the lease of this environment, which modules took from the fork server's."""
+    """Replace the lease constants from the fork server's environment by those of this one."""
     lease = sys.modules["memlite.cluster.membership.lease"]
     before = {name: getattr(lease, name) for name in lease.__all__ if name.isupper()}
     importlib.reload(lease)
@@ -176,7 +176,7 @@ def _read_lease_again() -> None:
 
 
 def _forget_extensions() -> None:
-    """Leave out what is in C: the fork server, which has imported it, has another environment."""
+    """Disable the C extensions, which the fork server imported in another environment."""
     sys.modules["memlite.server.execution.runner"].NATIVE = None  # type: ignore[attr-defined]
 
 
@@ -186,7 +186,7 @@ def run_memlite(
     timeout: float = 60,
     environment: Mapping[str, str] = os.environ,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command of memlite to its end, as `subprocess.run` with captured output does."""
+    """Run a memlite command to its end, like `subprocess.run` with captured output."""
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
         given, output, errors = files

@@ -1,7 +1,7 @@
-"""A program: a proxy that waits for shorter times than it should before it reads hot keys.
+"""A program: a proxy that waits for less time than it should before it reads hot keys.
 
 The first argument is a JSON object: ``lease`` and ``interval`` of following a cluster, and
-``settling``, ``linger`` and ``age`` of hot keys, in seconds. The others are those of ``memlite``.
+``settling``, ``linger`` and ``age`` of hot keys, in seconds. The rest are ``memlite`` arguments.
 """
 
 import json

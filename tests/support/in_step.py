@@ -1,13 +1,13 @@
-"""A server that obeys the Universal Scalability Law exactly: ``python -m`` this.
+"""A server that obeys the Universal Scalability Law exactly; run with ``python -m``.
 
-Its clients keep in step: when all of them have sent their request, it answers all together. A round
-of N clients takes P + NS + N(N − 1)K on average, so they get N replies in this time: the law with
+Its clients keep in step: once all have sent a request, it answers all of them together. A round
+of N clients takes P + NS + N(N − 1)K on average and yields N replies, which is the law with
 γ = 1/(P + S), σ = S/(P + S) and κ = K/(P + S), as in Gunther, "A General Theory of Computational
 Scalability Based on Rational Functions" (2008), theorem 2 (clients in step are Amdahl's law).
 
-A round begins when the previous one was due to end. It therefore includes the delays of timers,
-the network and the clients, and a round that ends late shortens the next ones: throughput stays the
-same.
+A round begins when the previous round was due to end. It therefore includes the delays of timers,
+the network and the clients, and a round that ends late shortens the next ones: throughput does not
+change.
 """
 
 import argparse
@@ -18,13 +18,13 @@ from dataclasses import dataclass
 
 __all__ = ["Law"]
 
-_SPREAD = 0.5  # how far a round may be from the mean, as a share of it
-_PAUSE = 0.5  # seconds without a round, after which there is nothing to make up for
+_SPREAD = 0.5  # maximum deviation of a round from the mean, as a share of the mean
+_PAUSE = 0.5  # after so many seconds without a round, no delay is made up for
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """What a round takes, in seconds: see the module."""
+    """The duration of a round, in seconds: see the module docstring."""
 
     parallel: float
     serial: float

@@ -1,10 +1,10 @@
 """All orders of the steps of several actors on two model nodes, checked for linearizability.
 
-An actor carries out operations one after another. Each is a generator that yields requests and is
-sent the answers; see `memlite.cluster.moving.answers.Steps`. A request is carried out at any time
-after it was made, so that a schedule is an order of requests. In every state that can be reached, a
-reader comes by and must see what is linearizable: it does not matter which of the actors go on from
-there, so that each of them may be killed at any time.
+An actor carries out operations one after another. Each is a generator that yields requests and
+receives the answers; see `memlite.cluster.moving.answers.Steps`. A request may be carried out at
+any time after it was made, so a schedule is an order of requests. In every reachable state, a
+reader reads the key and must see a linearizable value: it does not matter which of the actors
+continue afterwards, so any of them may be killed at any time.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -19,7 +19,7 @@ from tests.support.model_node import ModelItem, ModelNode
 __all__ = ["Operation", "Search", "Value", "ViolationError"]
 
 Value = bytes | None
-"""Of the key; None if there is no item."""
+"""The value of the key; None if there is no item."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Operation:
 
     Attributes:
         name: for messages.
-        steps: begins it; the result is what a client is told.
-        effect: of the operation on the value: returns the value after it, and the result. None if
-            clients see nothing of it.
+        steps: starts the operation; its result is the reply to a client.
+        effect: returns the value after the operation, and the result. None if the operation is
+            invisible to clients.
     """
 
     name: str
@@ -39,17 +39,17 @@ class Operation:
 
 
 _GAVE_UP = object()
-"""In place of the result of an operation."""
+"""Stands for the result of an operation that gave up."""
 
 
 @dataclass(frozen=True)
 class _Actor:
-    """How far an actor is.
+    """The progress of an actor.
 
     Attributes:
         operation: the number of its operation.
-        answers: those that the operation was sent.
-        partial: those to the requests that it has made last.
+        answers: the answers that the operation has received.
+        partial: the answers to its latest requests so far.
     """
 
     operation: int = 0
@@ -60,12 +60,12 @@ class _Actor:
 _Items = frozenset[tuple[bytes, ModelItem]]
 _Nodes = tuple[_Items, _Items]
 _Config = tuple[Value, frozenset[tuple[int, Hashable]]]
-"""A possible value, and the results of operations that have taken effect and have not ended."""
+"""A possible value, and the results of operations that have taken effect but not ended."""
 _Part = TypeVar("_Part", bound=Hashable)
 
 
 class _Numbered(Generic[_Part]):
-    """Numbers the parts of states, so that states are small tuples: there are very many of them."""
+    """Numbers the parts of states, so that the very many states are small tuples."""
 
     def __init__(self) -> None:
         self._numbers: dict[_Part, int] = {}
@@ -83,7 +83,7 @@ class _Numbered(Generic[_Part]):
 
 
 class _State(NamedTuple):
-    """The numbers of what the nodes hold, of how far each actor is, and of what is possible."""
+    """A state: numbers for the nodes' content, each actor's progress and the configurations."""
 
     nodes: int
     actors: tuple[int, ...]
@@ -91,12 +91,12 @@ class _State(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What one request of an actor does to nodes that hold something.
+    """The effect of one request of an actor on nodes with a certain content.
 
     Attributes:
-        nodes: what they hold after it.
-        actor: how far it is then.
-        ended: the number of the operation that has ended, of which clients see something.
+        nodes: their content after the request.
+        actor: the actor's progress after it.
+        ended: the number of the operation that has ended, if it is visible to clients.
         label: for messages.
     """
 
@@ -117,12 +117,12 @@ class Search:
         scripts: the operations of each actor.
         prepare: puts items into the nodes, the source and the destination.
         initial: the value at the start.
-        reader: reads the key; the result is the value.
+        reader: generators that read the key and return the value.
         assigns: whether the nodes let cas uniques be assigned.
 
     Attributes:
-        states: how many states there were.
-        ended: how many of them had all actors at their end.
+        states: the number of states reached.
+        ended: the number of those in which all actors have finished.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Search:
         self._reader = reader
         self._assigns = assigns
         self.states = self.ended = 0
-        # What the same part of many states leads to.
+        # Results for parts that many states share.
         self._nodes: _Numbered[_Nodes] = _Numbered()
         self._actors: _Numbered[_Actor] = _Numbered()
         self._configs: _Numbered[frozenset[_Config]] = _Numbered()
@@ -161,7 +161,7 @@ class Search:
         """Try all orders.
 
         Raises:
-            ViolationError: one of them is not linearizable.
+            ViolationError: an order is not linearizable.
         """
         seen = {self._start}
         stack: list[tuple[_State, _Path]] = [(self._start, ())]
@@ -193,7 +193,7 @@ class Search:
         return _State(step.nodes, actors, configs)
 
     def _step(self, state: _State, index: int) -> _Step | None:
-        """Return what the next request of an actor does, if it has one."""
+        """Return the effect of an actor's next request, if it has one."""
         key = state.nodes, index, state.actors[index]
         if key not in self._steps:
             self._steps[key] = self._carry_out(*key)
@@ -208,7 +208,7 @@ class Search:
         ask = asks[len(actor.partial)]
         nodes = self._thawed(self._nodes[nodes_before])
         for node in nodes:
-            # A unique that does not depend on what others have done, so that fewer states differ.
+            # A unique that is independent of other actors, so that fewer states differ.
             round_ = 10 * len(actor.answers) + len(actor.partial)
             node.following = 1000 * (1 + _number(index, actor.operation)) + round_
         reply = nodes[ask.place is Place.DESTINATION].handle(ask.request)
@@ -219,7 +219,7 @@ class Search:
             actor = _Actor(actor.operation, (*actor.answers, actor.partial))
             more, result = self._progress(index, actor)
             if not more:
-                ended = result is not _GAVE_UP  # otherwise nobody was told anything
+                ended = result is not _GAVE_UP  # otherwise no client got a reply
                 if ended and operation.effect is not None:
                     number = _number(index, actor.operation)
                     label = *label, result
@@ -228,7 +228,7 @@ class Search:
         return _Step(after, self._actors.number(actor), number, label)
 
     def _progress(self, index: int, actor: _Actor) -> tuple[tuple[Ask, ...], Any]:
-        """Return what an actor asks next; nothing at the end of its operation, and the result."""
+        """Return an actor's next requests, none at the end of its operation, and the result."""
         key = index, actor.operation, actor.answers
         known = self._progressed.get(key)
         if known is None:
@@ -251,7 +251,7 @@ class Search:
         return tuple([self._actors[actor].operation for actor in state.actors])
 
     def _ended(self, state: _State, number: int, result: Hashable) -> int:
-        """Return what is possible after an operation has ended with a result."""
+        """Return the configurations possible after an operation has ended with a result."""
         key = state.configs, self._operations(state), number, result
         known = self._after.get(key)
         if known is None:
@@ -265,7 +265,7 @@ class Search:
         return known
 
     def _closure(self, state: _State) -> set[_Config]:
-        """Return what is possible if any of the operations in progress take effect now."""
+        """Return the configurations possible if any operations in progress take effect now."""
         at = self._operations(state)
         key = state.configs, at
         known = self._reached.get(key)
@@ -292,7 +292,7 @@ class Search:
         return reached
 
     def _probe(self, state: _State, path: "_Path") -> None:
-        """Have readers come by, who are not disturbed."""
+        """Let readers read without interference, and check the values they see."""
         key = state.configs, self._operations(state)
         possible = self._possible.get(key)
         if possible is None:
@@ -337,7 +337,7 @@ def _number(actor: int, operation: int) -> int:
 
 
 _Label = tuple[Any, ...]
-"""The number of an actor, the name of its operation, a request, its reply, perhaps the result."""
+"""An actor's number, its operation's name, a request, the reply, and possibly the result."""
 _Path = tuple[()] | tuple["_Path", _Label]
 """The path before a step, and the step."""
 

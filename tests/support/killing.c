@@ -1,5 +1,6 @@
-/* Kills a process before a store to a range of memory: in place of the runtime of the thread sanitizer, whose
-calls the compiler puts before each load and store. Linked with what was compiled with -fsanitize=thread. */
+/* Kills a process before a store to a range of memory. Replaces the runtime of the thread
+sanitizer, which compiled code calls before each load and store. Link it with code compiled with
+-fsanitize=thread. */
 
 #include <signal.h>
 #include <stddef.h>
@@ -8,7 +9,7 @@ calls the compiler puts before each load and store. Linked with what was compile
 static const char *first, *last;
 static long left, stores;
 
-/* The process is killed before the store after `after` others to that range; none if it is negative. */
+/* Kills the process before store number `after` (from 0) to that range; never if it is negative. */
 void kill_in(const char *begin, size_t size, long after) {
     first = begin;
     last = begin + size;

@@ -1,7 +1,7 @@
-"""A machine of one's own: processes in namespaces, in which every port is free.
+"""An isolated machine: processes in namespaces, in which every port is free.
 
-What the documentation shows can so be run as printed, with its ports and addresses, beside other
-tests and servers that use the same ones.
+The examples in the documentation can thus be run as printed, with their ports and addresses, beside
+other tests and servers that use the same ones.
 """
 
 import fcntl
@@ -26,9 +26,9 @@ _UP = 1
 
 
 def inside(*command: str | Path) -> list[str]:
-    """Return the command that runs another one on a machine of its own.
+    """Return a command that runs another command on an isolated machine.
 
-    When it ends, so do all processes that it started.
+    When the command ends, so do all processes that it started.
     """
     return [*_UNSHARE, *map(str, command)]
 
@@ -43,7 +43,7 @@ def can_have_one() -> bool:
 
 
 def start_network() -> None:
-    """Give the machine its loopback interface, and all addresses of 10.0.0.0/8."""
+    """Set up the loopback interface of the machine, and all addresses of 10.0.0.0/8."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for request, argument in (
             (_SET_FLAGS, struct.pack("16sh14x", b"lo", _UP)),

@@ -21,8 +21,8 @@ class ModelNode:
     """Answers ``mg``, ``ms`` and ``md`` as memcached does.
 
     Args:
-        assigns: whether it knows the flag E.
-        largest: bytes of the largest value.
+        assigns: whether it supports the flag E.
+        largest: the maximum size of a value, in bytes.
         first: the first cas unique.
     """
 

@@ -1,4 +1,4 @@
-"""A proxy in a thread, whose topology tests change while it serves."""
+"""A proxy in a thread; tests change its topology while it serves."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ NONCE = "0123456789abcdef" * 2
 def topology_of(
     before: Sequence[RunningServer], after: Sequence[RunningServer], phase: Phase | None
 ) -> Topology:
-    """Return the topology in a phase of a move; for None, that of before."""
+    """Return the topology in a phase of a move; for None, the one before the move."""
 
     def nodes(servers: Sequence[RunningServer]) -> tuple[Node, ...]:
         return tuple(Node(f"node-{one.port}", Address("127.0.0.1", one.port)) for one in servers)
@@ -56,7 +56,7 @@ class MovingProxy:
     lease: Lease
 
     def change(self, topology: Topology) -> None:
-        """Have it use another topology, and return when it does."""
+        """Change the topology of the proxy, and return once it is in use."""
         done = threading.Event()
 
         def change() -> None:
@@ -107,8 +107,8 @@ class Mover:
     """Moves keys between two nodes, one at a time.
 
     Args:
-        source: has them before.
-        destination: has them afterwards.
+        source: holds the keys before.
+        destination: holds the keys afterwards.
         keys: the keys.
     """
 
@@ -119,7 +119,7 @@ class Mover:
         self._keys = keys
 
     def run(self) -> list[Moved]:
-        """Move all keys once; return what has become of each."""
+        """Move all keys once; return the outcome of each move."""
         with contextlib.ExitStack() as stack:
             wires = {
                 place: stack.enter_context(server.connect())

@@ -1,4 +1,4 @@
-"""OpenTelemetry's Collector, of the parts that `tests/support/collector` names."""
+"""OpenTelemetry's Collector, built with the components that `tests/support/collector` lists."""
 
 import contextlib
 import os
@@ -38,11 +38,11 @@ service:
 
 @contextlib.contextmanager
 def collector(folder: Path, receiver: str) -> Iterator[str]:
-    """Run a Collector, and yield its URL; skip the test if it was not built.
+    """Run a Collector, and yield its URL; skip the test if it has not been built.
 
     Args:
-        folder: for its configuration.
-        receiver: the URL of a receiver, to which it sends all that it gets.
+        folder: where its configuration is written.
+        receiver: the URL of a receiver, to which it forwards all data.
     """
     if PROGRAM is None:
         pytest.skip("no otelcol: tests/support/collector/main.go says how to build it")

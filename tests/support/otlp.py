@@ -1,4 +1,4 @@
-"""A receiver of OTLP over HTTP, which parses what it gets with OpenTelemetry's protobufs."""
+"""A receiver of OTLP over HTTP that parses requests with OpenTelemetry's protobufs."""
 
 import contextlib
 import gzip
@@ -18,7 +18,7 @@ __all__ = ["OtlpServer", "attributes", "otlp_server"]
 
 
 class OtlpServer:
-    """What was received, by the threads of a server; `status` and `body` are what it replies."""
+    """The requests that a server's threads received; `status` and `body` are its reply."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -27,12 +27,12 @@ class OtlpServer:
         self.headers: list[dict[str, str]] = []
         self.status = 200
         self.body = ExportMetricsServiceResponse().SerializeToString()
-        self.go_on = threading.Event()  # cleared: it does not reply
+        self.go_on = threading.Event()  # while cleared, the server does not reply
         self.go_on.set()
         self.endless = False
 
     def spans(self) -> list[Span]:
-        """Return all spans, in the order in which they came."""
+        """Return all spans, in order of arrival."""
         return [
             span
             for request in list(self.traces)
@@ -42,7 +42,7 @@ class OtlpServer:
         ]
 
     def series(self) -> dict[str, dict[tuple[tuple[str, str], ...], Any]]:
-        """Return the points of the last metrics, by name and attributes."""
+        """Return the points of the latest metrics, by name and attributes."""
         found: dict[str, dict[tuple[tuple[str, str], ...], Any]] = {}
         for resource in self.metrics[-1].resource_metrics:
             for scope in resource.scope_metrics:
@@ -55,7 +55,7 @@ class OtlpServer:
         return found
 
     def resource(self) -> dict[str, str]:
-        """Return the attributes of the last metrics' resource."""
+        """Return the attributes of the latest metrics' resource."""
         return attributes(self.metrics[-1].resource_metrics[0].resource)
 
 

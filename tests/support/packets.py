@@ -73,7 +73,7 @@ class Reply:
 
 
 def replies(data: bytes) -> list[Reply]:
-    """Parse a stream of replies, which must end at the end of a reply."""
+    """Parse a stream of replies, which must end with a complete reply."""
     found = []
     while data:
         assert len(data) >= HEADER.size, data

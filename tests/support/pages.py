@@ -15,7 +15,7 @@ PAGES = (
 )
 
 PROMPT = r"[\w.-]+:\d+> "
-"""What the shell prompts with, as a regular expression."""
+"""The shell's prompt, as a regular expression."""
 
 COMMANDS = ("sh", "python", "memcached")
 FILES = ("text", "toml", "ini", "json", "csv", "hcl", "yaml")
@@ -44,12 +44,12 @@ class Block:
 
     @property
     def is_session(self) -> bool:
-        """Whether it shows what is typed at the shell's prompt, with the answers."""
+        """Whether it shows commands at the shell's prompt, with the replies."""
         return self.language == "text" and re.match(PROMPT, self.text) is not None
 
     @property
     def can_be_run(self) -> bool:
-        """Whether it holds commands, code or a conversation, and not a file or an output."""
+        """Whether it holds commands, code or a conversation rather than a file or output."""
         return self.is_session or self.language in COMMANDS
 
 
@@ -73,12 +73,12 @@ def texts(page: Path, language: str) -> list[str]:
 
 
 def commands(text: str) -> list[str]:
-    """Return the commands of a block: its lines, with those that a backslash continues."""
+    """Return the commands of a block: its lines, joined where a backslash continues them."""
     return re.split(r"(?<!\\)\n", text.rstrip("\n"))
 
 
 def inline_commands(page: Path) -> list[str]:
-    """Return the servers that sentences start, without those with placeholders."""
+    """Return the commands in running text that start servers, except those with placeholders."""
     prose = _BLOCK.sub("", page.read_text(encoding="utf-8"))
     spans = re.findall(r"`((?:memlite|\./scripts/serve)\s-[^`]+)`", prose)
     return [" ".join(span.split()) for span in spans if not re.search(r"[<…\[]|\boptions\b", span)]

@@ -11,4 +11,4 @@ SUPPORT = Path(__file__).parent
 BACKEND_PACKAGE = SUPPORT / "package_with_backend"
 """An installable package that registers a backend."""
 INSPECTED = SUPPORT / "inspected"
-"""With this folder on its path, a Python process reports its objects to the tests."""
+"""A folder that makes a Python process with it on the path report its objects to tests."""

@@ -1,4 +1,4 @@
-"""Retries for tests that measure time, because a machine may stall now and then."""
+"""Retries for tests that measure time, because a machine may stall occasionally."""
 
 import asyncio
 import functools
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-# Seconds to wait before each further attempt, so that not all of them meet the same busy moment.
+# Seconds to wait before each retry, so that not all attempts fall into the same busy period.
 PAUSES = (1, 2, 4, 8)
 FAILURES = (AssertionError, TimeoutError, subprocess.TimeoutExpired, pytest.fail.Exception)
 

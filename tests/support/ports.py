@@ -1,4 +1,4 @@
-"""Ports for programs that cannot listen on any free one."""
+"""Ports for programs that cannot ask the system for any free port."""
 
 import contextlib
 import secrets
@@ -12,10 +12,10 @@ _LOWEST = 12_000
 
 
 def unused_port() -> int:
-    """Return a port of 127.0.0.1 on which nobody listens.
+    """Return a port of 127.0.0.1 on which no process listens.
 
-    It is below those that the system gives to whoever asks for any free one. Among these, another
-    test could get the same one before the program listens.
+    It is below the system's range of ephemeral ports. The system could give a port in that range
+    to another test before the program listens.
     """
     end = int(_RANGE.read_text().split()[0]) if _RANGE.exists() else 32_768
     while True:

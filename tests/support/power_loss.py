@@ -1,8 +1,8 @@
-"""What a file system may hold after a loss of power, from a recording of system calls.
+"""Possible contents of a file system after a loss of power, from recorded system calls.
 
-The model is that of POSIX: what was written is durable once an fsync of the file that began later
-has ended, and a name once the same is true of its folder. Of the rest, anything may be there: any
-block of 512 bytes whole, zero or garbage, and any change of names, as long as those before it are.
+The model is that of POSIX: written data is durable once an fsync of the file that began later has
+ended, and a name once an fsync of its folder has. The rest is in any state: a block of 512 bytes
+may be whole, zero or garbage, and a change of names may be present if all earlier ones are.
 """
 
 import random
@@ -20,7 +20,7 @@ TRACED = (
     "rename", "unlink",
 )  # fmt: skip
 COMMAND = ["strace", "-f", "-qq", "-y", "-xx", "-s", "10000000", "-e", f"trace={','.join(TRACED)}"]
-"""Records the calls of a server; to be followed by ``-o FILE`` and the server's command."""
+"""Records the calls of a server; append ``-o FILE`` and the server's command."""
 
 _LINE = re.compile(r"(\d+) +(?:<\.\.\. (\w+) resumed>|(\w+)\()(.*)")
 _HEX = re.compile(r"(?:\\x[0-9a-f]{2})+")
@@ -33,7 +33,7 @@ class Call(NamedTuple):
         name: its name.
         arguments: as strace writes them, with strings as latin-1.
         result: what it returned.
-        begun: how many calls had ended when it began.
+        begun: the number of calls that had ended when it began.
     """
 
     name: str
@@ -47,7 +47,7 @@ def _text(match: re.Match[str]) -> str:
 
 
 def calls_of(trace: Path) -> list[Call]:
-    """Return the calls in a file that strace has written, in the order in which they ended."""
+    """Return the calls in a file written by strace, in the order in which they ended."""
     calls: list[Call] = []
     begun: dict[str, tuple[int, str]] = {}
     for line in trace.read_text().splitlines():
@@ -72,7 +72,7 @@ def calls_of(trace: Path) -> list[Call]:
 @dataclass
 class _File:
     content: bytes = b""
-    # What was there at each number of calls, as far as it is not durable.
+    # The contents that are not durable yet, with the number of calls at the time.
     history: list[tuple[int, bytes]] = field(default_factory=list)
     durable: bytes = b""
 
@@ -174,14 +174,14 @@ class Disk:
             self._rename_all({name: file for name, file in self._now.items() if name != path})
 
     def states(self, rng: random.Random) -> Iterator[dict[str, bytes]]:
-        """Yield what the folder may hold if the power fails now: contents by path."""
+        """Yield possible contents of the folder, by path, if the power fails now."""
         yield {name: file.durable for name, file in self._names[0][1].items()}
         yield {name: file.content for name, file in self._now.items()}
         names = rng.choice(self._names)[1]
         yield {name: self._partly(file, rng) for name, file in names.items()}
 
     def _partly(self, file: _File, rng: random.Random) -> bytes:
-        """Return a content of which some blocks that are not durable are missing."""
+        """Return content from which some blocks that are not durable are missing."""
         content = rng.choice([file.durable, *(content for _, content in file.history)])
         kept = len(file.durable) if content.startswith(file.durable) else 0
         result = bytearray(content[: rng.randint(kept, len(content))])

@@ -1,7 +1,7 @@
-"""What a fork server imports last: the processes that it forks start as small ones do.
+"""The fork server's last import, which makes forked processes start like small ones.
 
-A server collects garbage when it starts. It would otherwise go through all that has been imported
-here, and so get a copy of all those pages: two thirds of the processor time of a start.
+A server collects garbage when it starts. Otherwise, it would traverse all objects imported here,
+and thereby copy all their pages: two thirds of the processor time of a start.
 """
 
 import ctypes  # noqa: F401 - a server imports this and the next when it starts

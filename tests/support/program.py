@@ -28,7 +28,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 def run_forked(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Do the same without starting Python: for tests of what a command does, not of its start."""
+    """Do the same without starting Python: for tests of a command's effects, not of its startup."""
     done = run_memlite(*arguments, environment={**os.environ, **environment})
     return subprocess.CompletedProcess(
         done.args, done.returncode, done.stdout.decode(), done.stderr.decode()

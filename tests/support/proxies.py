@@ -1,4 +1,4 @@
-"""A proxy as a process, in front of nodes."""
+"""A proxy process in front of nodes."""
 
 import contextlib
 import ssl
@@ -25,10 +25,10 @@ def proxy(
 
     Args:
         nodes: the nodes, or the file, or the URL of the store in which they register.
-        arguments: further ones.
-        program: what runs it instead of memlite itself.
+        arguments: further arguments.
+        program: the program that runs it in place of memlite itself.
         environment: further variables.
-        tls: what the proxy's clients need to connect.
+        tls: the context that the proxy's clients need to connect.
     """
     if isinstance(nodes, Path):
         where = ["--topology", str(nodes)]
@@ -58,5 +58,5 @@ def proxy(
 
 
 def node_stat(front: RunningServer, node: RunningServer, name: str, *, kind: str = "node") -> str:
-    """Return what a proxy's statistics say of a node that has no name; empty for nothing."""
+    """Return a proxy's statistic of a node without a name; empty if there is none."""
     return front.stats().get(f"{kind}:127.0.0.1:{node.port}:{name}", "")

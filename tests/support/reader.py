@@ -1,14 +1,14 @@
-"""A newcomer who follows a page from top to bottom, and does what it says, as printed.
+"""A newcomer who follows a page from top to bottom, exactly as printed.
 
-Run on a machine of its own (`tests.support.machine`): ``python -m tests.support.reader PAGE
+Run on an isolated machine (`tests.support.machine`): ``python -m tests.support.reader PAGE
 RESULTS [slow]``. It works in a temporary folder that looks like a fresh checkout in which
 everything is installed. A server is started where the page does so, and stopped by Ctrl-C at the
-next one; what is typed at a prompt goes to the shell that was started last. If a page uses a server
+next one; input at a prompt goes to the shell that was started last. If a page uses a server
 without starting one, the newcomer has one running; if it uses a bucket, there is one on the
 emulator.
 
-What each block printed is written to the file RESULTS, as an object from line numbers to texts. The
-exit code is 1 if a block failed.
+The output of each block is written to the file RESULTS, as an object from line numbers to texts.
+The exit code is 1 if a block failed.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from tests.support.waiting import wait_until
 __all__ = ["SLOW", "is_read"]
 
 SLOW = "run by the slow tests"
-"""The note of a block that is only run where there is time."""
+"""The note of a block that only the slow tests run."""
 
 _PROGRAM = r"^(?:\w+=\S+ )*(?:memlite|python -m memlite|\./scripts/serve)"
 _TRIAL = re.compile(_PROGRAM + r" cluster try\b")
@@ -49,13 +49,12 @@ _REPORT = "report.html"
 _PATIENCE = 60
 _OF_A_BLOCK = 600
 
-# What a page must not do to the machine of whoever runs the tests.
+# Commands that a page must not run on the machine of a developer who runs the tests.
 _ABSENT = ("sudo", "docker", "gcloud", "kubectl", "helm", "terraform", "tofu", "systemctl")
 
-# Stands for the Python of a virtual environment in which everything is installed already. Its loads
-# are short and few, and need few keys, which may be stored in an emulated bucket: what they measure
-# is not compared with anything. Of the comparisons of a page that shows a report, the first draws
-# it.
+# Stands for the Python of a virtual environment in which everything is already installed. Its loads
+# are short and few, and need few keys, which may be stored in an emulated bucket: their results are
+# not compared with anything. On a page that shows a report, only the first comparison draws it.
 _SHORT = "--duration 200ms --warm-up 50ms --keys 100"
 _PYTHON = f"""#!/bin/sh
 case "$1 $2" in "-m pip" | "-m venv") exit 0 ;; esac
@@ -73,21 +72,21 @@ exec "{sys.executable}" "$@"
 
 
 def is_read(block: Block, slow: bool) -> bool:
-    """Return whether the newcomer does what a block shows."""
+    """Return whether the newcomer runs a block."""
     return block.can_be_run and (
         not block.note.startswith(("run by", "not run")) or (slow and block.note == SLOW)
     )
 
 
 class FailedError(Exception):
-    """What a page shows does not work; the text says how."""
+    """A block of a page does not work; the text describes the failure."""
 
 
 class Reader:
     """Follows one page.
 
     Args:
-        folder: an empty one, which becomes the checkout.
+        folder: an empty folder, which becomes the checkout.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -128,10 +127,10 @@ class Reader:
         }
 
     def do(self, block: Block) -> str:
-        """Do what a block shows, and return what was printed.
+        """Run a block, and return its output.
 
         Raises:
-            FailedError: it does not work.
+            FailedError: the block does not work.
         """
         for bucket in _BUCKET.findall(block.text):
             self._have_emulator(f"memlite gcs-emulator --bucket {bucket}")

@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 __all__ = ["needs_sanitizers", "run_sanitized"]
 
 COMPILER = shutil.which("gcc")
-# To optimize what has so many checks takes longer than it saves the tests.
+# Optimizing code with so many checks takes longer than it saves in the tests.
 FLAGS = [
     "-std=c11", "-O0", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
     "-shared", "-fPIC", "-pthread",
@@ -47,13 +47,13 @@ def run_sanitized(
     """Run tests with a module in C that is built with sanitizers.
 
     Args:
-        folder: for the module.
-        name: the module's.
+        folder: where the module is built.
+        name: the name of the module.
         tests: files of tests that use it.
-        without: those that are left out, as after pytest's ``-k``.
-        flags: for the compiler, in addition.
+        without: the tests to leave out, as an expression for pytest's ``-k``.
+        flags: additional compiler flags.
         allocator: Python's: "pymalloc", or "malloc", which takes twice as long, but does not hide
-            from the sanitizers what is beside small objects.
+            memory next to small objects from the sanitizers.
     """
     chosen = ("-k", f"not ({without})") if without else ()
     module = folder / "_native.so"

@@ -25,7 +25,7 @@ START_SECONDS = 60
 
 
 def memcached_path() -> str | None:
-    """Return the memcached to compare with: the one the variable names, else the installed one."""
+    """Return the memcached to compare with: the one the variable names, or the installed one."""
     return os.environ.get(PEER_VARIABLE) or shutil.which("memcached")
 
 
@@ -136,7 +136,7 @@ class Wire:
         self.sock.sendall(data)
 
     def line(self) -> bytes:
-        """Return the next line with its line end, or what arrived before the server closed."""
+        """Return the next line with its line end, or any data received before the server closed."""
         while b"\n" not in self._buffer:
             data = self.sock.recv(65536)
             if not data:
@@ -231,12 +231,12 @@ def _memcached() -> Sequence[str]:
     return [path, "-U", "0", *(["-u", "root"] if os.geteuid() == 0 else [])]
 
 
-# With MEMLITE_TEST_THREADS=3, what is tested is three processes that act as one server.
+# With MEMLITE_TEST_THREADS=3, the tests run on three processes that act as one server.
 _WORKERS = os.environ.get("MEMLITE_TEST_THREADS", "")
 _KINDS = {
     "memlite": ("-t", _WORKERS) if _WORKERS else (),
     "memlite-workers": ("-t", "3"),
-    # And with what is written in C in Python.
+    # Also with Python in place of the C extensions.
     "memlite-asyncio": ("--loop", "asyncio"),
     # On backends that must be queried, commands go through the engine.
     "memlite-near": ("--near-cache", "64m"),

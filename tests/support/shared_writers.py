@@ -2,12 +2,12 @@
 
     python -m tests.support.shared_writers pure|native|runner KILLS SEED MEGABYTES [KEYS [-M]]
 
-Each worker has KEYS keys of its own, and stores values of growing numbers under them. It notes a
-number once its store has returned, and 0 before it deletes. All workers read all keys: a value has
-to be whole, and its number at least the one noted before the read. It also has to be there, unless
-all keys together are more than the memory. With -M each store has to find room. The table is in a
-file: at the end another process, with another hash, finds the same in it. With `runner` workers
-send commands, which are carried out in C.
+Each worker has KEYS keys of its own, and stores values with increasing numbers under them. It notes
+a number once its store has returned, and 0 before it deletes. All workers read all keys: a value
+must be whole, and its number at least the one noted before the read. It must also exist, unless all
+keys together exceed the memory. With -M, each store must find room. The table is in a file: at the
+end, another process, with another hash, must find the same items in it. With `runner`, workers send
+commands, which are carried out in C.
 """
 
 import contextlib
@@ -36,23 +36,23 @@ from memlite.telemetry.counters import Counters
 
 WORKERS = 3
 KEYS = 40
-"""For each worker, by default."""
+"""The default number of keys for each worker."""
 MOST = 500
-"""An item takes less, in bytes."""
+"""An upper bound for the size of an item, in bytes."""
 FAILED = 3
 LATER = 2.0**40
 
 
 class ByCommands:
-    """A table as a client reaches it, as far as `work` needs it.
+    """A table accessed through commands, as far as `work` needs it.
 
     Args:
-        mapping: has the table.
+        mapping: the mapping that holds the table.
     """
 
     def __init__(self, mapping: Mapping) -> None:
         counters = Counters()
-        counters.until_slow_sample = 1 << 60  # reads until one is left to the parser
+        counters.until_slow_sample = 1 << 60  # reads until the next one is left to the parser
         items = SharedItems(mapping, mapping.layout.size)
         runner = make_shared_runner(PlainSharedEngine(items, Clock(), counters), 20)
         assert runner is not None
@@ -100,7 +100,7 @@ def value(key: int, number: int, length: int) -> bytes:
 
 
 def check(key: int, reply: bytes) -> int:
-    """Return the number of a value, which has to be whole."""
+    """Return the number of a value, which must be whole."""
     head, _, rest = reply.partition(b"\r\n")
     body = rest[: -len(b"\r\nEND\r\n")]
     words = head.split(b" ")
@@ -124,7 +124,7 @@ def work(table: Writable, worker: int, noted: memoryview, seed: int, *, evicts: 
             assert evicts or before == 0 or noted[key] != before, f"key {key} is lost"
         key = chance.randrange(count // WORKERS) * WORKERS + worker
         number = noted[count + key] + 1
-        noted[count + key] = number  # given away, whether the store succeeds or not
+        noted[count + key] = number  # used up, whether the store succeeds or not
         new = value(key, number, chance.randrange(400))
         wire = wire_form(b"key-%d" % key, 0, new)
         what = chance.random()
@@ -141,7 +141,7 @@ def work(table: Writable, worker: int, noted: memoryview, seed: int, *, evicts: 
 
 
 def extend(table: Writable, key: int, wire: bytes) -> None:
-    """Store a value as append does: nobody else changes the key meanwhile."""
+    """Store a value as append does: no other process changes the key meanwhile."""
     table.hold(line(key), len(wire))
     found = table.get(line(key))
     if found is not None:
@@ -217,7 +217,7 @@ def main(
                 assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
     for worker in range(WORKERS):
         mapping.table.attach(worker)
-    # Whoever was killed holding a lock left it to the next to hold it.
+    # A lock left by a killed process is cleaned up by the next process that takes it.
     for key in range(12_000):
         mapping.table.touch(b"get %d\r\n" % key, 0.0)
     mapping.verify()

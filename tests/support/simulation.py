@@ -1,4 +1,4 @@
-"""A simulated world: virtual time, a store with faults, and processes that stop and go on."""
+"""A simulated world: virtual time, a store with faults, and processes that stall and resume."""
 
 import heapq
 import random
@@ -23,7 +23,7 @@ class World:
 
     random: random.Random
     now: float = 1_000_000.0
-    stopped: dict[str, float] = field(default_factory=dict)  # processes, and until when
+    stopped: dict[str, float] = field(default_factory=dict)  # paused processes, and until when
     killed: set[str] = field(default_factory=set)
     _due: list[tuple[float, int, str, Coroutine[Any, Any, None]]] = field(default_factory=list)
     _number: int = 0

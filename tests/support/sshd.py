@@ -31,8 +31,8 @@ class Sshd:
     """A running sshd.
 
     Attributes:
-        process: the one that listens.
-        ssh: the command line of a client that gets in.
+        process: the listening process.
+        ssh: the command line of a client that can log in.
         home: the folder where commands run.
         memlite: the command line of this memlite there.
     """
@@ -61,13 +61,13 @@ def sshd(
     """Run an sshd with keys of its own, for this user alone.
 
     Args:
-        folder: for its files.
-        keys: the file of the keys that get in; None for one key alone, the client's.
-        variables: those of the environment of commands.
+        folder: the folder for its files.
+        keys: the file of authorized keys; None for the client's key alone.
+        variables: the environment variables of commands.
     """
     assert _SSHD is not None
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # else it refuses to start
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # otherwise it refuses to start
     for name in ("host", "user"):
         key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
         subprocess.run(key, check=True)

@@ -1,9 +1,9 @@
-"""A server whose service times are known, because it writes them down: ``python -m`` this.
+"""A server that logs its service times, so that they are known; run with ``python -m``.
 
 It answers ``get`` with a miss after a service time. A request waits until one of the workers is
-free, which then sleeps; how long it really was busy, with all that a timer was late, goes to the
-log, a line for each request: when the service ended, in seconds since 1970, and how long it took.
-A worker that has a request waiting begins with it at the moment when the last one ended.
+free, which then sleeps. The time that the worker was really busy, including any timer delay, is
+logged, one line per request: when the service ended, in seconds since 1970, and how long it took.
+A worker with a request waiting starts it at the moment when the previous service ended.
 """
 
 import argparse
@@ -24,14 +24,14 @@ __all__ = ["Job", "jobs_between", "mean_service", "served", "service_times"]
 BLOCK = 40
 
 Job = tuple[float, float]
-"""When a service ended, in seconds since 1970, and how many seconds it took."""
+"""The end of a service, in seconds since 1970, and its duration in seconds."""
 
 
 def service_times(mean: float, seed: int) -> Iterator[float]:
     """Yield exponentially distributed times with a mean.
 
-    They are evenly spaced quantiles, in blocks of random order: so their mean is what it should be
-    after few of them.
+    They are evenly spaced quantiles, in blocks of random order, so their mean is right after few
+    of them.
     """
     shares = [(number + 0.5) / BLOCK for number in range(BLOCK)]
     times = [-math.log(1 - share) for share in shares]
@@ -44,13 +44,13 @@ def service_times(mean: float, seed: int) -> Iterator[float]:
 
 
 def served(log: Path) -> list[Job]:
-    """Return what a server has written down."""
+    """Return the services that a server has logged."""
     with log.open(newline="") as file:
         return [(float(end), float(taken)) for end, taken in csv.reader(file)]
 
 
 def jobs_between(jobs: Sequence[Job], periods: Sequence[tuple[float, float]]) -> list[Job]:
-    """Return the services that ended in one of the periods."""
+    """Return the services that ended within one of the periods."""
     return [one for one in jobs if any(begin <= one[0] < end for begin, end in periods)]
 
 

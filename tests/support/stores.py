@@ -35,8 +35,8 @@ VARIABLE = "MEMLITE_TEST_VALKEY"
 PROGRAM = os.environ.get(VARIABLE) or shutil.which("valkey-server") or shutil.which("redis-server")
 SECONDS = 60
 MASTER = "mymaster"
-"""What Sentinels call the master."""
-# Without this, a master waits 5 s for further replicas before it sends its data to the first.
+"""The name of the master for Sentinels."""
+# Otherwise, a master waits 5 s for further replicas before it sends its data to the first.
 _SOON = ("--repl-diskless-sync-delay", "0")
 
 
@@ -49,7 +49,7 @@ class Store:
     arguments: Sequence[str]
 
     def ask(self, *words: bytes | str | int) -> bytes:
-        """Send a command without a password, and return the beginning of the reply as it came."""
+        """Send a command without a password, and return the beginning of the raw reply."""
         encoded = [str(word).encode() if not isinstance(word, bytes) else word for word in words]
         request = b"*%d\r\n" % len(encoded) + b"".join(
             b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded
@@ -71,7 +71,7 @@ class Store:
         self.process.wait()
 
     def restart(self) -> None:
-        """Start a server that was killed again, on the same port and without data."""
+        """Restart a killed server, on the same port and without data."""
         self.process = subprocess.Popen(
             self.arguments, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )
@@ -80,10 +80,10 @@ class Store:
 
 @contextlib.contextmanager
 def store(*options: str) -> Iterator[Store]:
-    """Run a server; skip the test if there is none to run.
+    """Run a server; skip the test if none is installed.
 
     Args:
-        options: in addition to those for port and persistence.
+        options: options in addition to those for port and persistence.
     """
     if PROGRAM is None:
         pytest.skip(f"neither valkey-server nor redis-server is installed, nor {VARIABLE} set")
@@ -118,7 +118,7 @@ def with_replica(*options: str) -> Iterator[tuple[Store, Store]]:
 
 @contextlib.contextmanager
 def sentinels(master: Store, count: int = 3) -> Iterator[list[Store]]:
-    """Run Sentinels that watch a server, and let its replica take over soon after it has failed."""
+    """Run Sentinels that watch a server and promote its replica soon after the server fails."""
     with contextlib.ExitStack() as stack:
         found = [stack.enter_context(sentinel(master, count // 2 + 1)) for _ in range(count)]
         others = f"num-other-sentinels\r\n${len(str(count - 1))}\r\n{count - 1}\r\n".encode()
@@ -135,7 +135,7 @@ def sentinel(master: Store, quorum: int = 1, password: str = "") -> Iterator[Sto
         pytest.skip("there is no server to run")
     port = unused_port()
     with tempfile.TemporaryDirectory() as folder:
-        # It writes what it has learnt into this file.
+        # Sentinel writes its findings to this file.
         configuration = Path(folder) / "sentinel.conf"
         configuration.write_text(
             f"bind 127.0.0.1\nport {port}\ndir {folder}\n"
@@ -166,7 +166,7 @@ def replicated_cluster(masters: int = 3) -> Iterator[tuple[list[Store], list[Sto
             assert replica.ask("CLUSTER", "REPLICATE", name) == b"+OK\r\n"
         for replica in replicas:
             _wait(lambda replica=replica: _follows(replica))
-        # A master that does not know its replica yet does not hand over to it.
+        # A master does not hand over to a replica that it does not know yet.
         _wait(lambda: all(_knows_replicas(one, len(replicas)) for one in everyone))
         yield stores, replicas
 
@@ -188,9 +188,9 @@ def cluster(masters: int = 3, *options: str) -> Iterator[list[Store]]:
 
 
 def _member(*options: str) -> contextlib.AbstractContextManager[Store]:
-    """Return a server of a cluster, which knows no other yet."""
+    """Return a server of a cluster that does not know any other server yet."""
     common = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000", *options)
-    # The second port is the first one plus 10,000 unless it is given.
+    # The bus port is the first port plus 10,000 unless it is given.
     return store(*common, "--cluster-port", str(unused_port()))
 
 
@@ -208,7 +208,7 @@ def move_slot(masters: Sequence[Store], slot: int, source: Store, target: Store)
         for name in names:
             reply = source.ask("MIGRATE", "127.0.0.1", target.port, name, 0, 5000)
             assert reply in (b"+OK\r\n", b"+NOKEY\r\n")
-    # The target first: it would otherwise be asked before it knows.
+    # The target first: otherwise, clients would ask it before it owns the slot.
     for one in sorted(masters, key=lambda one: (one is not target, one is not source)):
         assert one.ask("CLUSTER", "SETSLOT", slot, "NODE", of_target) == b"+OK\r\n"
 
@@ -218,7 +218,7 @@ def _knows_replicas(one: Store, replicas: int) -> bool:
 
 
 def has_tls() -> bool:
-    """Return whether the server was built with TLS: otherwise it says that it cannot."""
+    """Return whether the server was built with TLS: otherwise it reports an error."""
     if PROGRAM is None:
         return False
     command = [PROGRAM, "--port", "0", "--tls-port", "1", "--tls-cert-file", "nowhere"]

@@ -1,4 +1,4 @@
-"""A command on a terminal, driven by keys."""
+"""A command on a terminal, driven by key presses."""
 
 import contextlib
 import fcntl
@@ -23,7 +23,7 @@ class Terminal:
     """A command on a terminal of its own, 80 columns wide and 50 lines high.
 
     Args:
-        arguments: those of memlite.
+        arguments: the arguments of memlite.
         environment: further variables.
     """
 
@@ -39,7 +39,7 @@ class Terminal:
             start_new_session=True,
             # So that ctrl-c reaches it as a signal while no prompt is open.
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-            # No questions about the cursor: nobody here answers them.
+            # No queries for the cursor position: there is no terminal to answer them.
             env={**_environment(), "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **environment},
         )
         self.text = ""
@@ -51,12 +51,12 @@ class Terminal:
         os.write(self.screen, keys.encode())
 
     def see(self, expected: str, seconds: float = 15) -> str:
-        """Wait until `expected` is shown, and return all that was up to it."""
+        """Wait until `expected` is shown, and return everything up to it."""
         deadline = time.monotonic() + seconds
         while expected not in (plain := _STYLES.sub("", self.text)):
             ready, _, _ = select.select([self.screen], [], [], max(0, deadline - time.monotonic()))
             data = b""
-            with contextlib.suppress(OSError):  # it is gone
+            with contextlib.suppress(OSError):  # the command has exited
                 data = os.read(self.screen, 65536) if ready else b""
             assert data, f"{expected!r} is not in {plain!r}; ended: {self.process.poll()}"
             self.text += data.decode("utf-8", "replace")
@@ -68,7 +68,7 @@ class Terminal:
         return termios.tcgetattr(self._child_end)
 
     def raw(self, expected: str, seconds: float = 15) -> str:
-        """Wait until `expected` is shown, and return all there is, styles too."""
+        """Wait until `expected` is shown, and return everything, including styles."""
         text, deadline = "", time.monotonic() + seconds
         while expected not in text:
             assert time.monotonic() < deadline, text
@@ -91,5 +91,5 @@ class Terminal:
 
 
 def _environment() -> dict[str, str]:
-    """Return the variables without those that would fix the size of a terminal."""
+    """Return the variables except those that would fix the size of a terminal."""
     return {name: text for name, text in os.environ.items() if name not in ("COLUMNS", "LINES")}

@@ -1,4 +1,4 @@
-"""Waiting for a condition in another process."""
+"""Waits for a condition in another process."""
 
 import asyncio
 import time
@@ -8,7 +8,7 @@ __all__ = ["eventually", "wait_until"]
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60, every: float = 0.02) -> bool:
-    """Poll until the condition holds, and return whether it did in time."""
+    """Poll until the condition holds, and return whether it held in time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():

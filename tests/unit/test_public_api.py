@@ -1,4 +1,4 @@
-"""Modules export what they promise, and related tables agree."""
+"""Modules export the names they promise, and related tables agree."""
 
 import importlib
 import inspect
@@ -23,7 +23,7 @@ def test_modules_are_found():
 
 
 def exported() -> Iterator[tuple[str, str]]:
-    """Each module with each name in its ``__all__``."""
+    """Yield each module with each name in its ``__all__``."""
     for module in MODULES:
         for name in getattr(importlib.import_module(module), "__all__", []):
             yield module, name

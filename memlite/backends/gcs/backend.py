@@ -156,7 +156,7 @@ class GcsBackend(Backend):
             return await self.get(key)
         except DamagedObjectError as error:
             _log.warning(
-                "passed over the object %s: it is damaged, or not memlite's",
+                "skipped object %s: damaged, or not written by memlite",
                 error.name,
                 extra=failure("object_damaged", object=error.name),
             )

@@ -30,7 +30,7 @@ class NoTokenError(Exception):
     """There is no access token, and none can be obtained now."""
 
     def __init__(self) -> None:
-        super().__init__("no access token from Google")
+        super().__init__("cannot get an access token from Google")
 
 
 class Authorization:
@@ -95,7 +95,7 @@ class Authorization:
             lifetime = await asyncio.to_thread(self._fetch)
         except GoogleAuthError as error:
             _log.warning(
-                "no access token for the bucket: %s",
+                "cannot get an access token for the bucket: %s",
                 " ".join(str(error).split()),
                 extra=failure("no_access_token"),
             )

@@ -43,4 +43,4 @@ class EpochObject:
 
     def not_ours(self) -> StorageError:
         """Return the error for an object that is not memlite's."""
-        return StorageError(f"bucket: the object {_NAME!r} under the prefix is not memlite's")
+        return StorageError(f"bucket: object {_NAME!r} under the prefix was not written by memlite")

@@ -31,7 +31,7 @@ class DamagedObjectError(StorageError):
     """The content of an object is not that of a record."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"bucket: the object {name} is damaged, or not memlite's")
+        super().__init__(f"bucket: object {name} is damaged, or was not written by memlite")
         self.name = name
 
 

@@ -70,9 +70,7 @@ def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) 
     """
     given = url.only("timeout", "deadline", "concurrency", "strict", "endpoint", "project")
     if not _BUCKET.fullmatch(url.host):
-        raise ConfigError(
-            f"--backend: not the name of a bucket: {url.host!r}; such as gs://bucket/prefix"
-        )
+        raise ConfigError(f"--backend: invalid bucket name {url.host!r}; use gs://bucket/prefix")
     timeout = number(_START, given, "timeout", 2.0, 0.05, 600.0)
     deadline = number(_START, given, "deadline", max(5.0, timeout), 0.05, 3600.0)
     if deadline < timeout:
@@ -98,9 +96,9 @@ def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) 
 def _prefix(path: str) -> str:
     prefix = path.strip("/")
     if _CONTROL.search(prefix) or "//" in prefix or {".", ".."} & set(prefix.split("/")):
-        raise ConfigError(f"--backend: gs: not a prefix for names of objects: {prefix!r}")
+        raise ConfigError(f"--backend: gs: invalid prefix for object names: {prefix!r}")
     if len(prefix.encode()) > _PREFIX_BYTES:
-        raise ConfigError(f"--backend: gs: the prefix may have {_PREFIX_BYTES} bytes")
+        raise ConfigError(f"--backend: gs: the prefix must not exceed {_PREFIX_BYTES} bytes")
     return f"{prefix}/" if prefix else ""
 
 

@@ -92,14 +92,14 @@ def _check(options: Options) -> Credentials | None:
         except NotFound:
             raise _cannot(
                 options,
-                f"the bucket {options.bucket} does not exist; "
-                f"gcloud storage buckets create gs://{options.bucket} makes it",
+                f"bucket {options.bucket} does not exist; create it with: gcloud storage buckets "
+                f"create gs://{options.bucket}",
             ) from None
         except GoogleAuthError as error:
             raise _cannot(
                 options,
-                f"Google gives no access token ({_first_line(error)}); "
-                "gcloud auth application-default login, or see to the service account",
+                f"cannot get an access token from Google ({_first_line(error)}); run gcloud auth "
+                "application-default login, or check the service account",
             ) from None
         except GoogleAPIError as error:
             raise _cannot(options, _first_line(error)) from None
@@ -124,8 +124,8 @@ def _find_credentials(options: Options) -> Credentials | None:
             options,
             f"GOOGLE_APPLICATION_CREDENTIALS cannot be used ({_first_line(error)})"
             if named
-            else "no Google credentials; run on a VM with a service account, or "
-            "gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS",
+            else "no Google credentials; run gcloud auth application-default login, set "
+            "GOOGLE_APPLICATION_CREDENTIALS, or run on a VM with a service account",
         ) from None
     return credentials
 
@@ -141,13 +141,14 @@ def _check_permissions(bucket: Any, options: Options, *, seen: bool) -> None:
         if not seen:
             raise
         # Some emulators have the bucket, but do not support this request.
-        _log.info("%s: the permissions could not be looked at", options.shown)
+        _log.info("%s: could not check the permissions", options.shown)
         return
     lacking = [name for name in _PERMISSIONS if name not in granted]
     if lacking:
         raise _cannot(
             options,
-            f"not permitted: {', '.join(lacking)}; grant roles/storage.objectUser on the bucket",
+            f"missing permissions: {', '.join(lacking)}; grant roles/storage.objectUser on the "
+            "bucket",
         )
 
 
@@ -157,23 +158,23 @@ def _look_at_policies(bucket: Any, options: Options) -> bool:
         bucket.reload(timeout=_REQUEST_SECONDS, retry=None)
     except Forbidden:
         _log.warning(
-            "%s: storage.buckets.get is not permitted, so its soft-delete policy and versioning "
-            "were not looked at",
+            "%s: no permission for storage.buckets.get; did not check the soft-delete policy and "
+            "versioning",
             options.shown,
         )
         return False
     if seconds := bucket.soft_delete_policy.retention_duration_seconds:
         _log.warning(
-            "%s: its soft-delete policy keeps, and bills, everything overwritten or deleted for "
-            "%g days more; gcloud storage buckets update gs://%s --clear-soft-delete ends that",
+            "%s: the soft-delete policy retains overwritten and deleted objects for %g days, at a "
+            "charge; to turn it off: gcloud storage buckets update gs://%s --clear-soft-delete",
             options.shown,
             seconds / 86400,
             options.bucket,
         )
     if bucket.versioning_enabled:
         _log.warning(
-            "%s: object versioning keeps, and bills, everything overwritten or deleted; "
-            "gcloud storage buckets update gs://%s --no-versioning ends that",
+            "%s: object versioning retains overwritten and deleted objects, at a charge; to turn "
+            "it off: gcloud storage buckets update gs://%s --no-versioning",
             options.shown,
             options.bucket,
         )

@@ -25,7 +25,7 @@ from memlite.backends.remote.epoch import Epoch
 
 __all__ = ["UNKNOWN_OUTCOME", "Writer", "is_generation"]
 
-UNKNOWN_OUTCOME = "there was no response, and other servers changed the object since"
+UNKNOWN_OUTCOME = "no response, and another server has changed the object since"
 
 # Generations are signed 64-bit numbers. A state that no longer has one gets a number above them.
 _NO_GENERATION = 1 << 63

@@ -212,8 +212,8 @@ class FileBackend(Backend):
                 self.table.put(key, items[key])
         except OutOfMemoryError:
             raise StartError(
-                f"--backend: {self.path} holds more than -m allows, and -M forbids to leave "
-                "anything out; raise -m"
+                f"--backend: {self.path} holds more than -m allows, and -M forbids dropping "
+                "items; raise -m"
             ) from None
         self.table.on_evict = self._journal_evictions
 
@@ -222,7 +222,7 @@ class FileBackend(Backend):
         left_out, self._left_out = self._left_out, []
         if left_out:
             _log.warning(
-                "%s holds more than -m allows: %d items are left out, most of them the oldest",
+                "%s holds more than -m allows: dropped %d items, mostly the oldest",
                 self.path,
                 len(left_out),
             )
@@ -247,7 +247,7 @@ class FileBackend(Backend):
             if (changed or self._in_memory_only) and self._worth_writing_at_end:
                 await self._compact_and_tell()
             if self._in_memory_only:
-                _log.error("%s: what was in memory only is lost", self.path)
+                _log.error("%s: data that was only in memory is lost", self.path)
             await self._journal.close()
         except OSError as error:
             _log.error("%s: %s", self.path, reason_of(error))
@@ -389,7 +389,7 @@ class FileBackend(Backend):
         if self._complained:
             self._complained = False
             _log.warning(
-                "%s: is written again",
+                "%s: writes succeed again",
                 self.path,
                 extra=failure("file_written", file=str(self.path)),
             )
@@ -462,7 +462,7 @@ class FileBackend(Backend):
             await self._compact()
         except _AbandonedError as reason:
             _log.info(
-                "%s: the journal is not compacted now: %s",
+                "%s: journal compaction postponed: %s",
                 self.path,
                 reason,
                 extra=failure("file_not_compacted", file=str(self.path)),
@@ -523,7 +523,7 @@ class FileBackend(Backend):
             await self._journal.written()
             if self._undone != undone:
                 # It may contain changes that were undone meanwhile.
-                raise _AbandonedError("a change could not be written meanwhile")
+                raise _AbandonedError("a change could not be written during the compaction")
             self._lock.keep()
             await asyncio.to_thread(self._install, number)
         except BaseException:
@@ -573,7 +573,7 @@ class FileBackend(Backend):
             if changed is not None:
                 self._snapshot_owed = self._in_memory_only = True
                 _log.error(
-                    "%s was removed or changed while the server runs; all items are written again",
+                    "%s was removed or changed while the server was running; rewriting all items",
                     changed,
                     extra=failure("file_changed", file=str(changed)),
                 )
@@ -662,7 +662,7 @@ def make(url: BackendUrl, context: Context) -> Backend:
         raise ConfigError(f"--backend: compact must be a number of bytes, not {compact!r}")
     if url.host not in ("", ".", "..", "localhost") or url.path in ("", "/"):
         raise ConfigError(
-            f"--backend: {url.text!r} names no file; write file:///absolute/path/cache.json, "
+            f"--backend: {url.text!r} does not name a file; use file:///absolute/path/cache.json, "
             "or file://./cache.json for one in this directory"
         )
     path = Path((url.host if url.host.startswith(".") else "") + url.path)

@@ -265,11 +265,11 @@ def _verify_line(line: bytes, crc: int) -> tuple[dict[str, Any], int]:
         and digits.isdigit()
         and len(digits) <= _CRC_DIGITS  # int() refuses thousands of them
     ):
-        raise DamageError("not a line of a journal")
+        raise DamageError("not a journal line")
     entry = b"{" + rest
     crc = zlib.crc32(entry, crc)
     if crc != int(digits):
-        raise DamageError("its checksum does not match")
+        raise DamageError("checksum mismatch")
     return _load(entry), crc
 
 
@@ -324,11 +324,12 @@ def read_entry(line: bytes, crc: int) -> tuple[Entry, int]:
 def _check_kind(fields: dict[str, Any], kind: str, latest: int) -> int:
     """Check that a file is of the right kind, and return its format."""
     if fields.get("memlite") != kind:
-        raise DamageError(f"not a {kind} of memlite")
+        raise DamageError(f"not a memlite {kind}")
     file_format = fields.get("format")
     if not (isinstance(file_format, int) and 1 <= file_format <= latest):
         raise DamageError(
-            f"its format is {file_format!r}, and this version of memlite reads {latest}",
+            f"its format is {file_format!r}, but this version of memlite only supports up to "
+            f"{latest}",
             cure="Start the version of memlite that wrote it",
         )
     return file_format

@@ -147,9 +147,9 @@ class _File:
 
     def _check(self, size: int) -> None:
         if not is_same_file(self._descriptor, self.path):
-            problem = "was removed or replaced while the server runs"
+            problem = "was removed or replaced while the server was running"
         elif os.fstat(self._descriptor).st_size != size:
-            problem = "was changed while the server runs"
+            problem = "was changed while the server was running"
         else:
             return
         self.broken = OSError(errno.ESTALE, f"{self.path.name} {problem}")

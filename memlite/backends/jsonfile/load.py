@@ -94,8 +94,8 @@ def load(path: Path) -> Loaded:
     if not path.exists():
         if journals:
             raise StartError(
-                f"--backend: {path} is missing, but {journals[min(journals)].name} is there: "
-                "bring it back, or move the journals away to start empty"
+                f"--backend: {path} is missing, but {journals[min(journals)].name} exists: "
+                "restore the missing file, or move the journals away to start empty"
             )
         return loaded
     _load_snapshot(path, loaded)
@@ -106,15 +106,15 @@ def load(path: Path) -> Loaded:
         last -= 1
     if loaded.first not in journals and last <= loaded.first and loaded.version:
         _log.warning(
-            "%s is missing: what it held is lost, if it held anything",
+            "%s is missing: any changes in it are lost",
             journal_path(path, loaded.first),
         )
     for number in range(loaded.first, last + 1):
         journal = journals.get(number)
         if journal is None:
             raise StartError(
-                f"--backend: {journal_path(path, number)} is missing, but a later one is there: "
-                "bring it back, or move the later ones away to go on with what came before"
+                f"--backend: {journal_path(path, number)} is missing, but a later journal exists: "
+                "restore the missing one, or move the later ones away to continue without them"
             )
         loaded.journal = number
         _replay(journal, number, loaded, is_last=number == last)
@@ -141,25 +141,25 @@ def _load_snapshot(path: Path, loaded: Loaded) -> None:
                 loaded.version = max(loaded.version, record.version)
                 count += 1
             if not line:
-                raise DamageError("it ends too early")
+                raise DamageError("unexpected end of file")
             expected, checksum = parse_snapshot_end(line)
             # Removing the checksum is how to declare that the file was edited by hand.
             if checksum not in (None, crc):
                 raise DamageError(
-                    "its checksum does not match",
-                    cure=f"If it was changed by hand, take ',\"crc\":{checksum}' out of this line",
+                    "checksum mismatch",
+                    cure=f"If it was edited by hand, remove ',\"crc\":{checksum}' from this line",
                 )
             if checksum is not None and expected != count:
-                raise DamageError(f"it holds {count} items and not {expected}")
+                raise DamageError(f"it contains {count} items instead of {expected}")
             if file.read(1):
-                raise DamageError("something follows its end")
+                raise DamageError("there is data after its end")
             loaded.snapshot = file.tell()
         except DamageError as error:
-            cure = f"{error.cure}; else bring" if error.cure else "Bring"
+            cure = f"{error.cure}; otherwise restore" if error.cure else "Restore"
             raise StartError(
-                f"--backend: {path} is damaged, or not memlite's, at line {number}: {error}. "
-                f"Nothing was changed. {cure} it back from a copy, or move it and its journals "
-                "away to start empty"
+                f"--backend: {path} is damaged, or was not written by memlite, at line {number}: "
+                f"{error}. Nothing was changed. {cure} it from a backup, or move it and its "
+                "journals away to start empty"
             ) from None
 
 
@@ -172,11 +172,11 @@ def _replay(path: Path, journal: int, loaded: Loaded, *, is_last: bool) -> None:
         number += 1
         try:
             if end < 0:
-                raise DamageError("it is not complete")
+                raise DamageError("the line is incomplete")
             if position == 0:
                 header, crc = read_header(line)
                 if header.number != journal:
-                    raise DamageError(f"it is journal {header.number}, under another's name")
+                    raise DamageError(f"it is journal {header.number}, but its name says otherwise")
                 loaded.version = max(loaded.version, header.version)
                 form = header.format
             else:
@@ -222,13 +222,13 @@ def _drop(path: Path, data: bytes, position: int) -> None:
     copy = path.with_name(f"{path.name}.dropped")
     try:
         copy.write_bytes(data[position:])
-        kept = f"they are kept in {copy.name}"
+        kept = f"the dropped bytes were saved to {copy.name}"
     except OSError as error:
-        kept = f"they could not be kept in {copy.name}: {error.strerror}"
+        kept = f"the dropped bytes could not be saved to {copy.name}: {error.strerror}"
     _log.warning(
-        "%s: dropped its last %d bytes, the end of a write that was not completed. If the power "
-        "failed, no client was told of them with --durability always; if the file was damaged in "
-        "another way, clients may have been; %s",
+        "%s: dropped its last %d bytes, an incomplete write. If a power failure caused this, none "
+        "of it had been acknowledged with --durability always; if the file was damaged in another "
+        "way, some of it may have been; %s",
         path,
         len(data) - position,
         kept,
@@ -250,12 +250,12 @@ def _is_entry(line: bytes, position: int, crc: int) -> bool:
 def _refuse(
     path: Path, number: int, position: int, error: DamageError, *, is_last: bool
 ) -> NoReturn:
-    later = "" if is_last else " and move the later journals away"
-    cure = f"{error.cure}; else bring" if error.cure else "Bring"
+    later = "" if is_last else "move the later journals away and "
+    cure = f"{error.cure}; otherwise restore" if error.cure else "Restore"
     raise StartError(
-        f"--backend: {path} is damaged at line {number}: {error}. Nothing was changed. "
-        f"{cure} it back from a copy, or give up what follows by: "
-        f"truncate -s {position} {shlex.quote(str(path))}{later}"
+        f"--backend: {path} is damaged at line {number}: {error}. Nothing was changed. {cure} it "
+        f"from a backup, or {later}discard the rest with: truncate -s {position} "
+        f"{shlex.quote(str(path))}"
     ) from None
 
 

@@ -89,13 +89,13 @@ class Lock:
         if other:
             os.close(renewed)
             raise StartError(
-                f"another server (process {other}) has used the files since {self.path} was "
-                "removed; they are left to it"
+                f"another server (process {other}) has taken over the files since {self.path} was "
+                "removed"
             )
         _sign(renewed)
         self.release()
         self._descriptor = renewed
-        _log.warning("%s was removed while the server runs; made again", self.path)
+        _log.warning("%s was removed while the server was running; created it again", self.path)
 
     def release(self) -> None:
         """Release the lock."""
@@ -105,7 +105,10 @@ class Lock:
 def missing_folder(path: Path) -> str:
     """Return the message for a file whose folder does not exist."""
     folder = str(path.parent)
-    return f"--backend: there is no folder {folder}; make it with: mkdir -p {shlex.quote(folder)}"
+    return (
+        f"--backend: directory {folder} does not exist; create it with: mkdir -p "
+        f"{shlex.quote(folder)}"
+    )
 
 
 def _lock(path: Path) -> int:

@@ -68,7 +68,7 @@ class Breaker:
         if self.is_open:
             self.is_open = False
             _log.warning(
-                "%s is back after %.1f s",
+                "%s is available again after %.1f s",
                 self._name,
                 self._clock() - self._since,
                 extra=failure("store_available", store=self._name),

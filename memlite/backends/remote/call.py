@@ -53,7 +53,7 @@ class Call:
         self._attempts += 1
         seconds = random.uniform(0, longest)  # noqa: S311 - no secret
         if monotonic() + seconds >= self.due:
-            raise self.error(f"{self.trouble}, and again for {self._seconds:g} s")
+            raise self.error(f"{self.trouble}; gave up retrying after {self._seconds:g} s")
         await asyncio.sleep(seconds)
 
     async def pause_after_race(self) -> None:
@@ -66,12 +66,14 @@ class Call:
         """
         seconds = random.uniform(0, _PAUSE_AFTER_RACE)  # noqa: S311 - no secret
         if monotonic() + seconds >= self.due:
-            raise self.error(f"other servers were faster, and again for {self._seconds:g} s")
+            raise self.error(
+                f"conflicting changes by other servers; gave up retrying after {self._seconds:g} s"
+            )
         await asyncio.sleep(seconds)
 
     def error(self, text: str) -> StorageError:
         """Return an error with this text, which also says if the outcome is uncertain."""
-        doubt = "; the change may have been made or not" if self.uncertain else ""
+        doubt = "; the change may or may not have been made" if self.uncertain else ""
         return StorageError(f"{self._store}: {text}{doubt}")
 
 
@@ -128,7 +130,7 @@ class Turns:
         try:
             await turn
         except TimeoutError:
-            raise call.error("too many requests wait for a turn") from None
+            raise call.error("too many requests in progress") from None
         except BaseException:
             if turn.done() and not (turn.cancelled() or turn.exception()):  # it came too late
                 self.give_back()

@@ -254,7 +254,7 @@ class ValkeyBackend(Backend):
                 return await self.get(key)
             return self._items.parsed(key, reply)
         except StorageError as error:
-            _log.warning("passed over a key: %s", error, extra=failure("key_damaged"))
+            _log.warning("skipped a key: %s", error, extra=failure("key_damaged"))
             return None
 
     # Writing

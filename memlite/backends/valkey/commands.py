@@ -160,7 +160,7 @@ class Commands:
         if self.confirmed:
             raise self._unconfirmed(
                 call,
-                f"the change was made, but it is unknown whether replicas have it ({call.trouble})",
+                f"the change was made, but may not have reached the replicas ({call.trouble})",
             )
         self.counts["lost_acknowledgements"] += 1
 
@@ -248,7 +248,7 @@ class Commands:
         """Send a command once, and return an awaitable for its reply; see `Node.send`."""
         self.counts["commands"] += 1
         if node is None:
-            return _resolved(ClusterDownError("no server has this slot"))
+            return _resolved(ClusterDownError("no server serves this slot"))
         breaker = node.breaker
         if breaker.is_open and not breaker.lets_through():
             self._topology.suspect()
@@ -305,7 +305,7 @@ class Commands:
         if isinstance(error, StoreFullError):
             return OutOfMemoryError()
         if isinstance(error, AuthenticationError):
-            return call.error("it requires another password")
+            return call.error("authentication failed")
         if isinstance(error, NoPermissionError):
             return call.error(f"not permitted: {_text(error)}")
         return call.error(_text(error))
@@ -329,6 +329,6 @@ def _met_by_script(error: Exception) -> Exception:
 
 def _text(error: Exception) -> str:
     if isinstance(error, ReadOnlyError):
-        return "the server is a replica, which takes no changes (READONLY)"
+        return "the server is a read-only replica (READONLY)"
     kind = "" if type(error) in (ResponseError, NotSentError) else f"{type(error).__name__}: "
     return f"{kind}{error}"[:_MAX_TEXT]

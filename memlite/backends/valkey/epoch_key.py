@@ -71,7 +71,7 @@ class EpochKey:
                 reply = await self._commands.run(call, REPLACE, self._name, 0, -1, *same)
             except UnconfirmedError:
                 raise call.error(
-                    "another server was faster, and too few replicas have confirmed its flush"
+                    "another server flushed first, but too few replicas have confirmed its flush"
                 ) from None
             if reply is LOST:
                 raise call.error(call.trouble)
@@ -81,4 +81,4 @@ class EpochKey:
 
     def not_ours(self) -> StorageError:
         """Return the error for a key that is not memlite's."""
-        return StorageError(f"store: the key {self._name.decode()!r} is not memlite's")
+        return StorageError(f"store: key {self._name.decode()!r} was not written by memlite")

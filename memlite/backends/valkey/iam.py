@@ -76,5 +76,5 @@ class AccessTokens(CredentialProvider):
         except (OSError, ValueError, KeyError, TypeError) as error:
             reason = getattr(error, "reason", None) or type(error).__name__
             raise NoConnectionError(
-                f"no access token from the metadata server at {self._host}: {reason}"
+                f"cannot get an access token from the metadata server at {self._host}: {reason}"
             ) from None

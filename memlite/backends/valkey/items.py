@@ -92,4 +92,4 @@ class Items:
             return decode(key, content, self._epoch)
         except DamagedError:
             name = self.name_of(key).decode(errors="backslashreplace")
-            raise StorageError(f"store: the key {name!r} is not memlite's") from None
+            raise StorageError(f"store: key {name!r} was not written by memlite") from None

@@ -35,7 +35,7 @@ def check() -> None:
     if not (_FROM <= version < _BELOW and _has_what_is_used()):
         raise StartError(
             f"--backend: valkey://: redis {redis.__version__} with hiredis {hiredis.__version__} "
-            f"is installed, and memlite needs {_NEEDED}: pip install 'memlite-cache[valkey]'"
+            f"is installed, but memlite requires {_NEEDED}: pip install 'memlite-cache[valkey]'"
         )
 
 

@@ -97,7 +97,7 @@ class Confirmation:
     def missed(self, replicas: object) -> UnconfirmedError:
         """Return the error for a change that only this number of replicas have confirmed."""
         return UnconfirmedError(
-            f"the change was made, but {replicas} of {self.replicas} replicas have confirmed it "
+            f"the change was made, but only {replicas} of {self.replicas} replicas confirmed it "
             f"within {self.seconds:g} s: a failover may undo it"
         )
 
@@ -191,7 +191,7 @@ class Node:
     ) -> None:
         """Send a command and pass the reply to `promise`; see `send`."""
         if self._closed:  # another server has taken over since the caller looked
-            promise.set_exception(NotSentError("it is not used any more"))
+            promise.set_exception(NotSentError("it is no longer in use"))
             return
         queue = self._changes if change else self._reads
         queue.waiting.append((command, promise, asking))
@@ -299,7 +299,7 @@ class Node:
         await connection.send_command("ROLE", check_health=False)
         role = await connection.read_response()
         if role[0] != b"master":
-            raise NoConnectionError("it is not the master any more")
+            raise NoConnectionError("it is no longer the master")
 
     async def _talk(
         self,

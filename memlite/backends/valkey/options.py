@@ -126,19 +126,21 @@ def parse_options(url: BackendUrl, environment: Mapping[str, str] = os.environ) 
     cluster = _switch(start, given, "cluster")
     database = _whole(start, given, "db", 0, 0, _DATABASES)
     if cluster and database:
-        raise ConfigError(f"{start}a cluster has no db other than 0")
+        raise ConfigError(f"{start}a cluster supports only db 0")
     service = given.get("sentinel", "")
     if "sentinel" in given and (not service or cluster):
-        reason = "a cluster has no sentinels" if cluster else "sentinel must name the master"
-        raise ConfigError(f"{start}{reason}")
+        reason = "cannot be combined with cluster" if cluster else "must name the master"
+        raise ConfigError(f"{start}sentinel {reason}")
     if len(servers) > 1 and not service:
-        raise ConfigError(f"{start}several servers are named only with ?sentinel=NAME")
+        raise ConfigError(f"{start}several servers require ?sentinel=NAME")
     if "sentinel_password_file" in given and not service:
         raise ConfigError(f"{start}sentinel_password_file requires sentinel")
     wait, wait_timeout = _wait(start, given, timeout)
     iam = _switch(start, given, "iam") is True
     if iam and (not tls or "password_file" in given):
-        more = "does not go with password_file" if tls else "requires valkeys:// or rediss://"
+        more = (
+            "cannot be combined with password_file" if tls else "requires valkeys:// or rediss://"
+        )
         raise ConfigError(f"{start}iam {more}")
     places = tuple((host, port or (_SENTINEL_PORT if service else _PORT)) for host, port in servers)
     return Options(
@@ -178,8 +180,8 @@ def _places(start: str, url: BackendUrl) -> tuple[str, list[tuple[str, int | Non
     user, _, servers = url.host.rpartition("@")
     if ":" in user:
         raise ConfigError(
-            f"{start}others can see a password in the URL; leave it out, and use "
-            f"?password_file=FILE or {PASSWORD_VARIABLE}"
+            f"{start}a password in the URL is visible to other users; use ?password_file=FILE or "
+            f"{PASSWORD_VARIABLE} instead"
         )
     places = []
     for server in servers.split(","):
@@ -197,9 +199,9 @@ def _places(start: str, url: BackendUrl) -> tuple[str, list[tuple[str, int | Non
 def _prefix(start: str, path: str) -> str:
     prefix = path.strip("/") or "memlite"
     if _NOT_IN_PREFIX.search(prefix):
-        raise ConfigError(f"{start}a prefix has no spaces, colons or braces: {prefix!r}")
+        raise ConfigError(f"{start}the prefix must have no spaces, colons or braces: {prefix!r}")
     if len(prefix.encode()) > _PREFIX_BYTES:
-        raise ConfigError(f"{start}the prefix may have {_PREFIX_BYTES} bytes")
+        raise ConfigError(f"{start}the prefix must not exceed {_PREFIX_BYTES} bytes")
     return prefix
 
 
@@ -214,7 +216,7 @@ def _password(
         source = f"password_file {file}"
         password = _read(f"{start}{source}", file)
     if not password and (user or file is not None):
-        more = "" if file else "; set it, or give a ?password_file="
+        more = "" if file else "; set it, or use ?password_file="
         raise ConfigError(f"{start}no password in {source}{more}")
     return password
 
@@ -231,7 +233,7 @@ def _read(start: str, file: str) -> str:
     try:
         return read_whole(file, _MAX_FILE_SIZE).content.decode().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "is not UTF-8"
+        reason = getattr(error, "strerror", None) or "is not valid UTF-8"
         raise ConfigError(f"{start}: {reason}") from None
 
 

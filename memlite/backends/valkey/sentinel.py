@@ -70,12 +70,12 @@ class SentinelTopology(Topology):
         if isinstance(reply, ResponseError):
             raise reply
         if not isinstance(reply, list) or len(reply) != 2:
-            raise ResponseError(f"it does not know a master named {self._service!r}")
+            raise ResponseError(f"the Sentinel monitors no master named {self._service!r}")
         host, port = reply
         try:
             return host.decode(), int(port)
         except ValueError:
-            raise ResponseError("it does not tell an address") from None
+            raise ResponseError("the Sentinel returned an invalid address") from None
 
     async def look(self) -> bool:
         """Find the current master."""

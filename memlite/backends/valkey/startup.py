@@ -62,20 +62,20 @@ async def _find_master(options: Options, topology: Topology) -> None:
         except (NotSentError, LostError):
             await topology.discover()  # the Sentinel may not know of a failover yet
     except ResponseError as error:
-        raise _cannot(options, f"no Sentinel tells the master: {error}") from None
+        raise _cannot(options, f"cannot find the master: {error}") from None
     except (NotSentError, LostError) as error:
         text = str(error)
         if any(words in text for words in _NO_PASSWORD):
             text = (
-                f"the Sentinel requires a password; set {SENTINEL_PASSWORD_VARIABLE}, or give "
+                f"the Sentinel requires a password; set {SENTINEL_PASSWORD_VARIABLE}, or use "
                 "?sentinel_password_file="
             )
         elif any(words in text for words in _WRONG_PASSWORD):
             text = "the Sentinel's password is wrong"
         elif _NEEDS_NO_PASSWORD in text:
-            text = f"the Sentinel has no password; do not set {SENTINEL_PASSWORD_VARIABLE}"
+            text = f"the Sentinel requires no password; unset {SENTINEL_PASSWORD_VARIABLE}"
         else:
-            text = f"no Sentinel answers ({text}); check addresses and network"
+            text = f"no answer from any Sentinel ({text}); check addresses and network"
         raise _cannot(options, text) from None
 
 
@@ -87,9 +87,9 @@ async def _info(options: Options, node: Node) -> Mapping[str, str]:
         return dict(line.split(":", 1) for line in lines if ":" in line)
     if isinstance(reply, AuthenticationError) or "NOAUTH" in str(reply):
         raise _cannot(
-            options, f"it requires a password; set {PASSWORD_VARIABLE}, or give ?password_file="
+            options, f"it requires a password; set {PASSWORD_VARIABLE}, or use ?password_file="
         )
-    _log.info("%s: INFO is not permitted, so its settings were not looked at", options.shown)
+    _log.info("%s: no permission for INFO; did not check the server's settings", options.shown)
     return {}
 
 
@@ -113,17 +113,17 @@ async def _find_cluster(options: Options, topology: Topology, info: Mapping[str,
         await topology.discover()
     except ResponseError as error:
         if options.cluster or mode == "cluster":
-            raise _cannot(options, f"it is not a cluster that can be asked ({error})") from None
+            raise _cannot(options, f"cannot query the cluster's slots ({error})") from None
         topology.clustered = False
         return
     except ValueError:
-        raise _cannot(options, "its reply to CLUSTER SLOTS is not one") from None
+        raise _cannot(options, "invalid reply to CLUSTER SLOTS") from None
     if topology.covered < SLOTS:
         raise _cannot(
-            options, f"the cluster is down: {topology.covered} of {SLOTS} slots have a server"
+            options, f"the cluster is down: only {topology.covered} of {SLOTS} slots are served"
         )
     if options.database:
-        raise _cannot(options, "a cluster has no db other than 0")
+        raise _cannot(options, "a cluster supports only db 0")
 
 
 async def _try_commands(options: Options, topology: Topology) -> None:
@@ -148,11 +148,11 @@ async def _try_commands(options: Options, topology: Topology) -> None:
 def _refused(options: Options, command: str, slot: int, error: Exception) -> StartError:
     if isinstance(error, AuthenticationError) or "NOAUTH" in str(error):
         return _cannot(
-            options, f"it requires a password; set {PASSWORD_VARIABLE}, or give ?password_file="
+            options, f"it requires a password; set {PASSWORD_VARIABLE}, or use ?password_file="
         )
     if isinstance(error, NoPermissionError):
         return _not_permitted(options, command)
-    return _cannot(options, f"{command} in slot {slot} fails: {type(error).__name__}: {error}")
+    return _cannot(options, f"{command} in slot {slot} failed: {type(error).__name__}: {error}")
 
 
 def _not_permitted(options: Options, command: str) -> StartError:
@@ -170,8 +170,8 @@ def _warn(options: Options, info: Mapping[str, str]) -> None:
     if info.get("maxmemory", "0") != "0" and policy != "noeviction":
         and_flushes = " and forget flushes" if policy.startswith("allkeys") else ""
         _log.warning(
-            "%s: its maxmemory-policy is %s: when it is full, it will lose acknowledged items%s; "
-            "with noeviction, clients get errors instead",
+            "%s: maxmemory-policy is %s: when memory is full, the server will lose acknowledged "
+            "items%s; with noeviction, clients get errors instead",
             options.shown,
             policy,
             and_flushes,
@@ -179,21 +179,22 @@ def _warn(options: Options, info: Mapping[str, str]) -> None:
     replicas = int(info.get("connected_slaves", options.wait))
     if info.get("role") == "master" and replicas < options.wait:
         _log.warning(
-            "%s: changes wait for %d replicas, and there are %d: until that changes, they fail",
+            "%s: changes wait for %d replicas, but there are %d: until there are enough, changes "
+            "fail",
             options.shown,
             options.wait,
             replicas,
         )
     if options.wait and info.get("aof_enabled") == "0":
         _log.warning(
-            "%s: it has no append-only file: if it restarts before a replica has taken over, it "
-            "loses what replicas have confirmed",
+            "%s: the append-only file is disabled: if the server restarts before a replica takes "
+            "over, changes confirmed by replicas are lost",
             options.shown,
         )
     elif info.get("aof_enabled") == "0" and info.get("connected_slaves") == "0":
         _log.warning(
-            "%s: it has no append-only file and no replica: what was stored since its last "
-            "snapshot is lost when it ends",
+            "%s: no append-only file and no replica: when the server stops, changes since its "
+            "last snapshot are lost",
             options.shown,
         )
 
@@ -205,17 +206,17 @@ def _unreachable(options: Options, error: Exception) -> StartError:
     if options.tokens is not None and any(words in text for words in _WRONG_PASSWORD):
         return _cannot(
             options,
-            "it refuses the access token; the service account needs "
+            "the access token was rejected; the service account needs "
             "roles/memorystore.dbConnectionUser",
         )
     if any(words in text for words in _WRONG_PASSWORD):
         user = options.user or "the default user"
-        return _cannot(options, f"the password of {user} is wrong, or there is no such user")
+        return _cannot(options, f"wrong password for {user}, or no such user")
     if _NEEDS_NO_PASSWORD in text:
-        return _cannot(options, f"it has no password; do not set {PASSWORD_VARIABLE}")
+        return _cannot(options, f"it requires no password; unset {PASSWORD_VARIABLE}")
     if any(words in text for words in _NO_PASSWORD):
         return _cannot(
-            options, f"it requires a password; set {PASSWORD_VARIABLE}, or give ?password_file="
+            options, f"it requires a password; set {PASSWORD_VARIABLE}, or use ?password_file="
         )
     return _cannot(options, f"no answer ({text}); check address and network")
 

@@ -101,7 +101,7 @@ class Topology:
         self.looks += 1
         if not await self.look():
             _log.warning(
-                "nobody tells which servers the store has now", extra=failure("topology_unknown")
+                "cannot find out which servers the store has now", extra=failure("topology_unknown")
             )
 
     async def discover(self) -> None:

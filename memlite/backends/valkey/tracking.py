@@ -109,7 +109,7 @@ class Tracking:
                 pass
             except Exception:  # noqa: BLE001 - a bug must not end this for good
                 _log.exception(
-                    "following changes of the store failed", extra=failure("tracking_failed")
+                    "tracking changes in the store failed", extra=failure("tracking_failed")
                 )
                 pause = _LONG_PAUSE
             finally:
@@ -155,7 +155,7 @@ class Tracking:
         if not self._refused:
             self._refused = True
             _log.warning(
-                "the store at %s:%d does not tell of changes, so near caches show those of other "
+                "the store at %s:%d does not report changes; near caches will see those of other "
                 "servers late: %s",
                 *address,
                 error,

@@ -141,7 +141,7 @@ class Writer:
             if before in _replaced(found):
                 call.uncertain = False
                 raise VersionConflict
-        raise call.error("there was no reply, and the item has changed since")
+        raise call.error("no reply, and the item has changed since")
 
     async def delete(self, call: Call, key: bytes) -> None:
         """Remove any record."""

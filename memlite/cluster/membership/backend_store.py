@@ -57,7 +57,7 @@ class BackendStore:
                     return Stored(record.value, record)
         except StorageError as error:
             raise StoreUnavailableError(str(error)) from None
-        raise StoreUnavailableError(f"{name} changes all the time")
+        raise StoreUnavailableError(f"{name} keeps changing")
 
     async def _is_certain(self, name: str, record: Record) -> bool:
         """Confirm a state; return whether it is still current."""

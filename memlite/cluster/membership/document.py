@@ -337,7 +337,7 @@ class Document:
             if topology is not None:
                 topology.router()
         except (ValueError, TypeError, KeyError, AttributeError, ConfigError) as error:
-            raise DocumentError(f"{TOPOLOGY}: not a cluster's: {error}") from None
+            raise DocumentError(f"{TOPOLOGY}: not a valid cluster object: {error}") from None
         return document
 
 

@@ -30,7 +30,7 @@ def decode(data: bytes) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise ValueError("not an object")
     if fields.pop("format", None) != _FORMAT:
-        raise ValueError("of another version of memlite")
+        raise ValueError("written by another version of memlite")
     return fields
 
 

@@ -85,7 +85,7 @@ class Follower:
         if started - self._read_at >= LEASE:
             # The process was stopped, or the store was slow. Other processes rely on no follower
             # continuing then.
-            self._lose_track("the cluster was not followed for a while")
+            self._lose_track("the state of the cluster was not read in time")
         self._read_at = started
         topology = document.topology()
         if topology is None:

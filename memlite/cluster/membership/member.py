@@ -200,10 +200,10 @@ class Member:
         entry = document.entry(name)
         if entry is not None and not entry.leased:
             raise NameTakenError(
-                f"{name} is the name of the node at {entry.address}, which was added"
+                f"the name {name} is in use by the node at {entry.address}, which was added by hand"
             )
         if document.waits(name, spare=self._spare):
-            raise KeysMoveError(f"waiting to join as {name} until the move of keys is over")
+            raise KeysMoveError(f"waiting to join as {name} until the move of keys has finished")
 
     async def _give_place_up(self, document: Document) -> None:
         """Give up the place to nodes that have copies, and wait until all proxies know.
@@ -219,7 +219,7 @@ class Member:
         if self._away is None:
             self._away = now
         if now - self._away < EVERYBODY_KNOWS:
-            raise KeysMoveError("waiting until all proxies know that others have its keys")
+            raise KeysMoveError("waiting until all proxies know that other nodes have its keys")
 
     def _note_place(self) -> None:
         self._spare = not self.document.is_member(self._identity.name)
@@ -242,11 +242,12 @@ class Member:
             alive = self._rival is not None
             self._rival = seen, now
             raise NameTakenError(
-                f"{self._identity.name} is the name of the node at {other.address}", alive=alive
+                f"the name {self._identity.name} is in use by the node at {other.address}",
+                alive=alive,
             )
         if now - self._rival[1] < LEASE:
             raise NameTakenError(
-                f"waiting for the lease of {self._identity.name} at {other.address} to run out"
+                f"waiting for the lease of {self._identity.name} at {other.address} to expire"
             )
 
     # Renewing
@@ -260,7 +261,7 @@ class Member:
             or found[1].incarnation != mine.incarnation
             or found[1].standing is not Standing.MEMBER
         ):
-            self._fence("its lease ran out")
+            self._fence("its lease has expired")
             return
         sent = self._lease.now()
         try:
@@ -279,7 +280,7 @@ class Member:
         self._lease.end()
         self.joined = False
         _log.warning(
-            "no longer in the cluster: %s; joining again, without items",
+            "no longer in the cluster: %s; rejoining without items",
             reason,
             extra=failure("left_cluster"),
         )

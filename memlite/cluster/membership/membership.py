@@ -82,9 +82,9 @@ class Membership:
             async with asyncio.timeout(_LEAVING_SECONDS):
                 await self._member.leave()
         except (StoreUnavailableError, DocumentError, Conflict, TimeoutError) as error:
-            _log.warning("cannot leave the cluster: %s; the lease will run out", error)
+            _log.warning("cannot leave the cluster: %s; the lease will expire instead", error)
             return
-        _log.info("left the cluster; stopping when proxies know")
+        _log.info("left the cluster; stopping once all proxies know")
         await asyncio.sleep(FOLLOWS_WITHIN)
 
     async def close(self) -> None:
@@ -133,6 +133,6 @@ class Membership:
     def _note_trouble(self, text: str) -> None:
         if text != self._trouble:
             left = max(0.0, self._lease.until - self._lease.now())
-            serving = f"served for {left:.0f} s more" if left else "no client is served"
+            serving = f"serving clients for {left:.0f} s more" if left else "not serving clients"
             _log.warning("--join: %s; %s", text, serving, extra=failure("lease_not_renewed"))
         self._trouble = text

@@ -71,7 +71,7 @@ def _prefix(flag: str, text: str) -> str:
     wrong = any(character <= " " or character == "\x7f" for character in prefix)
     if wrong or len(prefix.encode()) > _MAX_PREFIX_LENGTH:
         raise ConfigError(
-            f"{flag}: a prefix has at most {_MAX_PREFIX_LENGTH} bytes and no spaces: {text!r}"
+            f"{flag}: prefix must have at most {_MAX_PREFIX_LENGTH} bytes and no spaces: {text!r}"
         )
     return prefix
 
@@ -81,12 +81,12 @@ def _values(start: str, query: str, known: tuple[str, ...]) -> dict[str, str]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
-        raise ConfigError(f"{start}options are ?name=value&name=value, not {query!r}") from None
+        raise ConfigError(f"{start}options must be ?name=value&name=value, not {query!r}") from None
     for name, value in pairs:
         if name in _WITH_TLS and name not in known:
             raise ConfigError(f"{start}{name} requires memcacheds://")
         if name not in known:
-            raise ConfigError(f"{start}unknown option {name}; there are {', '.join(known)}")
+            raise ConfigError(f"{start}unknown option {name}; the options are {', '.join(known)}")
         if not value:
             raise ConfigError(f"{start}{name} is empty")
     return dict(pairs)
@@ -101,7 +101,7 @@ def _login(
             raise ConfigError(f"{start}password_file requires a user: user@host")
         return None
     if " " in user:
-        raise ConfigError(f"{start}a user's name has no spaces: {user!r}")
+        raise ConfigError(f"{start}the user name must not contain spaces: {user!r}")
     if file is None:
         source = PASSWORD_VARIABLE
         password = environment.get(source, "").encode("utf-8", "surrogateescape")
@@ -112,8 +112,8 @@ def _login(
         except OSError as error:
             raise ConfigError(f"{start}{source}: {error.strerror}") from None
     if not password:
-        more = "" if file else "; set it, or give a ?password_file="
-        raise ConfigError(f"{start}no password of {user} in {source}{more}")
+        more = "" if file else "; set it, or use ?password_file=FILE"
+        raise ConfigError(f"{start}no password for {user} in {source}{more}")
     return TextLogin(user.encode("utf-8", "surrogateescape"), password)
 
 

@@ -56,7 +56,7 @@ class MoveControl:
 
         def changed(document: Document) -> Document:
             if document.move is not None:
-                raise MoveChangedError("keys are moving already")
+                raise MoveChangedError("another move of keys is in progress")
             return change(document, nonce)
 
         return await change_topology(self._store, changed)
@@ -100,7 +100,7 @@ class MoveControl:
             if present is not None and same and set(present.lost).issuperset(names):
                 return document  # done by an earlier attempt
             if _same(document, move).phase is not Phase.MOVE:
-                raise MoveChangedError("the move of keys has gone on meanwhile")
+                raise MoveChangedError("the move of keys has already entered another phase")
             check(document)
             return document.going_on_without(names, self._wall())
 
@@ -127,7 +127,7 @@ class MoveControl:
 def _same(document: Document, move: Moving) -> Moving:
     present = document.move
     if present is None or present.nonce != move.nonce:
-        raise MoveChangedError("the move of keys was given up or has ended")
+        raise MoveChangedError("the move of keys was cancelled or has finished")
     if present.lost != move.lost:
-        raise MoveChangedError("the move of keys goes on without nodes that are gone")
+        raise MoveChangedError("the move of keys has been resumed without failed nodes")
     return present

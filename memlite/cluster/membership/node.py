@@ -102,14 +102,14 @@ def _check(config: Config) -> None:
     if not config.join:
         flags = {"--name": config.name, "--advertise": config.advertise, "--spare": config.spare}
         flag = next(name for name, value in flags.items() if value)
-        raise ConfigError(f"{flag}: is for nodes of a cluster; it needs --join")
+        raise ConfigError(f"{flag}: applies only to nodes of a cluster; it requires --join")
     wrong = None
     if config.unix_socket:
         wrong = "other machines cannot reach a UNIX socket; leave out -s"
     elif config.udp_port:
         wrong = "a node does not serve UDP; leave out -U"
     elif config.backend.partition("://")[0] not in _BACKENDS:
-        wrong = f"nodes that share {config.backend} need no cluster; leave out one of the two"
+        wrong = f"cannot be combined with {config.backend}, which nodes share without a cluster"
     if wrong:
         raise ConfigError(f"--join: {wrong}")
 
@@ -125,7 +125,7 @@ def identity_of(config: Config, listeners: Sequence[Listener]) -> Identity:
         address = _advertised(config.advertise, port)
     elif host in _EVERYWHERE:
         raise ConfigError(
-            f"--advertise: is needed, as -l {host} does not say where others reach this node"
+            f"--advertise: required with -l {host}, which does not say where to reach this node"
         )
     else:
         address = Address(host, port)

@@ -41,7 +41,7 @@ async def _change(store: Store, flag: str, keys: Sequence[bytes], *, promotes: b
 
     def change(document: Document) -> Document:
         if promotes and document.move is not None:
-            raise StartError("keys are moving at the moment; wait until that is over")
+            raise StartError("a move of keys is in progress; wait until it has finished")
         now = time.time()
         changed = apply(document.hot_keys, keys, document.next_epoch(now))
         return document.with_hot_keys(changed, now)

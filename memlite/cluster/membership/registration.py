@@ -62,5 +62,5 @@ class Registration:
             check(isinstance(registration.sequence, int), "sequence")
             check(isinstance(registration.incarnation, int), "incarnation")
         except (ValueError, TypeError, KeyError) as error:
-            raise DocumentError(f"{name}: not a node's registration: {error}") from None
+            raise DocumentError(f"{name}: not a valid node registration: {error}") from None
         return registration

@@ -85,9 +85,13 @@ class Warden:
         gone = f"{entry.name} ({entry.address})"
         if document.entry(entry.name) == entry:
             self._kept.add(entry)
-            _log.warning("the lease of %s ran out; it keeps its place until keys have moved", gone)
+            _log.warning(
+                "the lease of %s has expired; it keeps its place until the move of keys has "
+                "finished",
+                gone,
+            )
         else:
-            _log.warning("removed %s from the cluster: its lease ran out", gone)
+            _log.warning("removed %s from the cluster: its lease has expired", gone)
 
 
 async def fence(store: Store, entry: Entry, stored: Stored | None) -> None:

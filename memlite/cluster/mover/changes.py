@@ -32,12 +32,12 @@ class Change:
             StartError: the nodes no longer exist, or there are hot keys.
         """
         if document.hot_keys:
-            raise StartError("a key was promoted meanwhile; try again")
+            raise StartError("a hot key was promoted in the meantime; try again")
         if self.added:
             document = document.with_spares(self.added, now)
         missing = set(self.target).difference(one.name for one in document.nodes)
         if missing:
-            raise StartError(f"{', '.join(sorted(missing))} has left the cluster meanwhile")
+            raise StartError(f"{', '.join(sorted(missing))} left the cluster in the meantime")
         moving = document.moving_to(self.target, nonce, now, forgets=self.forgets)
         return moving if document.members else moving.moved(now)
 
@@ -80,7 +80,7 @@ def _present(document: Document, text: str, action: str) -> Entry:
         if text in (one.name, one.address):
             return one
     names = ", ".join(one.name for one in document.nodes) or "none"
-    raise ConfigError(f"cluster {action}: there is no node {text!r}; there are {names}")
+    raise ConfigError(f"cluster {action}: unknown node {text!r}; known nodes: {names}")
 
 
 def _to_add(document: Document, text: str) -> Entry:
@@ -90,10 +90,10 @@ def _to_add(document: Document, text: str) -> Entry:
     name, equals, where = text.rpartition("=")
     if not equals and ":" not in text:
         spares = ", ".join(one.name for one in document.spares)
-        others = f"there are {spares}" if spares else "there are no spares"
+        others = f"the spares are {spares}" if spares else "there are no spares"
         raise ConfigError(
-            f"cluster add: there is no spare {text!r}; {others}. A server that does not "
-            "register itself is added as NAME=HOST:PORT"
+            f"cluster add: unknown spare {text!r}; {others}. To add a server that does not "
+            "register itself, use NAME=HOST:PORT"
         )
     try:
         address = str(parse_address(where))
@@ -108,5 +108,5 @@ def _to_add(document: Document, text: str) -> Entry:
             return one
         taken = one.name == name and (one.leased or document.is_member(name))
         if taken or (one.address == address and one.name != name):
-            raise ConfigError(f"cluster add: {one.name} at {one.address} is there already")
+            raise ConfigError(f"cluster add: node {one.name} at {one.address} already exists")
     return Entry(name, address, 0, int(time.time()), leased=False)

@@ -84,7 +84,9 @@ def run(request: Request) -> None:
         asyncio.run(_run(request, store, progress))
     except KeyboardInterrupt:
         progress.close()
-        raise StartError(f"{label}: stopped; if keys move, the same command goes on") from None
+        raise StartError(
+            f"{label}: interrupted; if keys are moving, run the same command again to resume"
+        ) from None
     except (StoreUnavailableError, DocumentError, MoveChangedError, PermitLostError) as error:
         raise StartError(f"{label}: {error}") from None
     except StartError as error:
@@ -136,7 +138,7 @@ class _Command:
         self._lose(document)
         if document.move is not None:
             if change.target != document.move.target:
-                raise StartError(f"{_described(document)} already; see memlite cluster resume")
+                raise StartError(f"{_described(document)}; see memlite cluster resume")
             await self.resume(document)
             return
         if change.target == tuple(one.name for one in document.members):
@@ -153,7 +155,7 @@ class _Command:
                 return
             self._mover.expect(plan.deciding)
         elif request.dry_run:
-            _write("there are no members yet, and so no keys to move\n")
+            _write("the cluster has no members yet, so there are no keys to move\n")
             return
         elif document.replicas > 1:
             await self._check_nodes(_changed(document, change))
@@ -170,7 +172,7 @@ class _Command:
         self._lose(document)
         if document.replicas == count:
             if document.move is None:
-                self._say(f"items are on {_nodes(count)} already")
+                self._say(f"each item is already stored on {_nodes(count)}")
             else:
                 await self.resume(document)
             return
@@ -200,7 +202,9 @@ class _Command:
         while hot := (await change_topology(self._store, demoted)).hot_keys:
             self._progress.step(f"waiting until proxies have removed copies of {len(hot)} hot keys")
             if time.monotonic() >= until:
-                raise StartError("proxies have not removed the copies of hot keys; do any run?")
+                raise StartError(
+                    "proxies have not removed the copies of hot keys; are any proxies running?"
+                )
             await asyncio.sleep(LEASE / 3)
 
     async def resume(self, document: Document) -> None:
@@ -210,7 +214,7 @@ class _Command:
             self._say("no keys are moving")
             return
         if self._request.dry_run:
-            raise StartError(f"{_described(document)} already")
+            raise StartError(_described(document))
         async with self._permit():
             document = await read_document(self._store)
             if self._request.without:
@@ -222,8 +226,9 @@ class _Command:
         move, names = document.move, self._request.without
         if document.replicas > 1:
             raise StartError(
-                "--without: not with replicas. A drain goes on without a node that is gone; of an "
-                "add, all new nodes must be gone (memlite cluster cancel), or be back"
+                "--without: cannot be combined with replicas. A drain continues without a failed "
+                "node; if an added node has failed, restart it, or stop all nodes being added and "
+                "run memlite cluster cancel"
             )
         if move is None:
             raise StartError("no keys are moving any more")
@@ -233,7 +238,9 @@ class _Command:
         gone = [_expected(document, move, name) for name in missing]
         _check_rest(document, missing)
         await self._wait_until_gone(
-            gone, "{} is there; start without --without. If it is gone for good: stop it"
+            gone,
+            "{} is considered alive; resume without --without. If it has failed permanently: stop "
+            "it",
         )
 
         def check(now: Document) -> None:
@@ -263,24 +270,28 @@ class _Command:
             if move.phase is Phase.MOVE:
                 document = await self._turned_back(document, move)
             elif move.phase not in (Phase.BACK, Phase.SPREAD):
-                raise StartError("all items have moved already; memlite cluster resume ends it")
+                raise StartError("all items have already moved; finish with memlite cluster resume")
             await self._move(document)
 
     async def _turned_back(self, document: Document, move: Moving) -> Document:
         """Begin the phase in which keys return to their former nodes."""
         new = [one for one in document.target if not document.is_member(one.name)]
         if not new:
-            raise StartError("items have moved to nodes that stay; memlite cluster resume goes on")
+            raise StartError(
+                "items have moved to nodes that remain; continue with memlite cluster resume"
+            )
         await self._wait_until_gone(
             new,
-            "items have moved to {}, which is there; memlite cluster resume goes on. If it is gone "
-            "for good: stop it",
+            "items have moved to {}, which is considered alive; continue with memlite cluster "
+            "resume. If it has failed permanently: stop it",
         )
 
         def check(now: Document) -> None:
             for entry in new:
                 if now.entry(entry.name) != entry:
-                    raise StartError(f"{entry.name} has come back; memlite cluster resume goes on")
+                    raise StartError(
+                        f"{entry.name} has come back; continue with memlite cluster resume"
+                    )
 
         await self._mover.take_back(document, [one.name for one in new])
         return await self._control.enter(move, Phase.BACK, check)
@@ -299,7 +310,7 @@ class _Command:
         for entry in entries:
             while not await self._absence.look(entry):
                 if not entry.leased or time.monotonic() > until:
-                    how = "" if entry.leased else f" and --lost {entry.name}"
+                    how = "" if entry.leased else f" and use --lost {entry.name}"
                     raise StartError(there.format(entry.name) + how)
                 await asyncio.sleep(READING)
 
@@ -315,15 +326,15 @@ class _Command:
         needed, left = min(document.replicas, len(there)), len(change.target)
         if left < needed:
             raise StartError(
-                f"items are on {_nodes(document.replicas)} each, and {_nodes(left)} would be left; "
-                "add others first"
+                f"each item is stored on {_nodes(document.replicas)}, but only {_nodes(left)} "
+                "would be left; add others first"
             )
 
     def _lose(self, document: Document) -> None:
         for name in self._request.lost:
             entry = document.entry(name)
             if entry is None:
-                raise StartError(f"--lost: there is no node {name!r}")
+                raise StartError(f"--lost: unknown node {name!r}")
             self._absence.lose(entry)
 
     async def _planned(self, document: Document, before: Topology, after: Topology) -> plans.Plan:
@@ -405,7 +416,7 @@ class _Command:
         for name in self._request.nodes:
             for one in document.spares:
                 if name in (one.name, one.address) and one.leased and not self._request.quiet:
-                    sys.stderr.write(f"{one.name} registers itself, as a spare, until it stops\n")
+                    sys.stderr.write(f"{one.name} remains registered as a spare until it stops\n")
 
 
 def _expected(document: Document, move: Moving, name: str) -> Entry:
@@ -415,13 +426,13 @@ def _expected(document: Document, move: Moving, name: str) -> Entry:
         StartError: there is no such destination, or no items are moving at the moment.
     """
     if move.phase is Phase.PREPARE:
-        raise StartError("no items have moved yet; memlite cluster cancel gives the move up")
+        raise StartError("no items have moved yet; cancel the move with memlite cluster cancel")
     if move.phase is not Phase.MOVE:
-        raise StartError("all items have moved already; memlite cluster resume ends it")
+        raise StartError("all items have already moved; finish with memlite cluster resume")
     entry = document.entry(name)
     if entry is None or name not in move.target:
         raise StartError(
-            f"--without: keys do not move to {name!r}, but to {', '.join(move.target)}"
+            f"--without: {name!r} is not a destination; keys move to {', '.join(move.target)}"
         )
     return entry
 
@@ -438,13 +449,13 @@ def _check_rest(document: Document, missing: Sequence[str]) -> None:
     if not left:
         raise StartError(f"without {names}, no node would be left")
     if left == {one.name for one in document.members}:
-        raise StartError(f"without {names}, no node is added; memlite cluster cancel turns it back")
+        raise StartError(f"without {names}, no node is added; use memlite cluster cancel instead")
     topology = document.going_on_without(missing, 0).topology()
     assert topology is not None  # noqa: S101 - there are members
     try:
         check_without(topology)
     except ConfigError as error:
-        raise StartError(f"--without {names}: {error}; start a node of this name") from None
+        raise StartError(f"--without {names}: {error}; start a node with this name") from None
 
 
 def _changed(document: Document, change: Change) -> Document:
@@ -469,11 +480,13 @@ def _check_replicas(count: int, document: Document) -> None:
         StartError: they cannot.
     """
     if document.move is not None:
-        raise StartError("keys are moving already; see memlite cluster resume")
+        raise StartError("a move of keys is already in progress; see memlite cluster resume")
     if count < document.replicas:
-        raise StartError(f"there are {document.replicas} already; the number can only be raised")
+        raise StartError(f"there are already {document.replicas}; the number can only be raised")
     if document.members and count > len(document.members):
-        raise StartError(f"{count} replicas need as many members, not {len(document.members)}")
+        raise StartError(
+            f"{count} replicas require as many members, but there are {len(document.members)}"
+        )
 
 
 def _replicated(count: int, document: Document, nonce: str) -> Document:
@@ -484,18 +497,18 @@ def _replicated(count: int, document: Document, nonce: str) -> Document:
     """
     _check_replicas(count, document)
     if document.hot_keys:
-        raise StartError("a key was promoted meanwhile; try again")
+        raise StartError("a hot key was promoted in the meantime; try again")
     return document.with_replicas(count, nonce, time.time())
 
 
 def _described(document: Document) -> str:
     move = document.move
     if move is None:
-        return "no keys move"
+        return "no keys are moving"
     old, new = {one.name for one in document.members}, set(move.target)
     parts = [f"to {name}" for name in sorted(new - old)]
     parts += [f"away from {name}" for name in sorted(old - new)]
-    return f"keys move {' and '.join(parts)}"
+    return f"keys are already moving {' and '.join(parts)}".rstrip()  # of replicas: no parts
 
 
 def _as_text(result: Result, document: Document, *, moves: bool) -> str:
@@ -503,14 +516,15 @@ def _as_text(result: Result, document: Document, *, moves: bool) -> str:
     lines = _moved(result) if moves else []
     if document.replicas > 1:
         made = f"made {result.copies:,} {'copy' if result.copies == 1 else 'copies'}"
-        lines.append(f"{made}; items are on {_nodes(document.replicas)}")
+        lines.append(f"{made}; each item is stored on {_nodes(document.replicas)}")
     if result.dropped:
-        are = "is" if result.dropped == 1 else "are"
-        lines.append(f"{plans.items_text(result.dropped)} {are} gone: {result.reason}")
+        were = "was" if result.dropped == 1 else "were"
+        lines.append(f"{plans.items_text(result.dropped)} {were} lost: {result.reason}")
     if result.lost:
-        lines.append(f"what only {', '.join(result.lost)} held is gone")
+        lines.append(f"items held only by {', '.join(result.lost)} are lost")
     if result.restored:
-        lines.append(f"{result.restored:,} of these items were restored from copies")
+        were = "was" if result.restored == 1 else "were"
+        lines.append(f"{plans.items_text(result.restored)} {were} restored from copies")
     lines.append(f"epoch {result.epoch}, members {names}")
     return "".join(f"{line}\n" for line in lines)
 
@@ -519,7 +533,7 @@ def _moved(result: Result) -> list[str]:
     items = result.items
     lines = [f"moved {plans.items_text(items)}, {plans.size_text(result.bytes)}"]
     if result.earlier:
-        lines[0] += f"; {result.earlier:,} of them before this process"
+        lines[0] += f"; {result.earlier:,} of them by earlier processes"
     if result.others:
         more = f"{result.others:,} more: moved, replaced or removed by clients"
         killed = ", moved by a process that was killed" if result.killed else ""

@@ -39,7 +39,7 @@ _MAX_IN_VAIN: Final = 5
 # Three deadlines of proxies, of at most `MAX_DEADLINE` each.
 _CHANGES_ARE_OVER: Final = LEASE * 2 / 3
 _AFTER_CHANGES: Final = (Phase.GATHER, Phase.PREPARE, Phase.SPREAD)
-_LATER: Final = "the same command goes on with it, as does memlite cluster resume"
+_LATER: Final = "to resume, run the same command again, or memlite cluster resume"
 
 
 class MoverError(StartError):
@@ -175,7 +175,7 @@ class Mover:
 
     async def _phase(self, move: Moving) -> None:
         what = f"phase {move.phase.value}"
-        self._progress.step(f"{what}: waiting {EVERYBODY_KNOWS:.0f} s until all proxies know")
+        self._progress.step(f"{what}: waiting {EVERYBODY_KNOWS:.0f} s until all proxies know of it")
         await asyncio.sleep(EVERYBODY_KNOWS)
         await self._read(move)
         if self._document.replicas > 1 and move.phase in _AFTER_CHANGES:
@@ -194,7 +194,7 @@ class Mover:
                 else:
                     await self._enter(move, Phase.PREPARE)
             case Phase.PREPARE:
-                self._progress.step(f"{what}: removing old items of keys that will move")
+                self._progress.step(f"{what}: removing outdated items of keys that will move")
                 gone = await self._prepare(routes)
                 if gone:
                     await self._give_up(move, gone)
@@ -212,7 +212,7 @@ class Mover:
                 self._count_others()
                 await self._finish(move)
             case Phase.BACK:
-                self._progress.step(f"{what}: making items what they were")
+                self._progress.step(f"{what}: returning items to their former state")
                 await self._back(routes)
                 await self._finish(move)
             case Phase.SPREAD:
@@ -223,7 +223,7 @@ class Mover:
     async def _give_up(self, move: Moving, gone: str) -> None:
         """End a move in which nothing has moved yet; with replicas, it takes another phase."""
         await self._finish(move)
-        self._given_up = f"node {gone} is gone; nothing was moved"
+        self._given_up = f"node {gone} has failed; nothing was moved"
 
     async def make_way(self, document: Document, names: Sequence[str]) -> None:
         """Prepare the nodes that receive keys in place of failed ones.
@@ -241,7 +241,7 @@ class Mover:
         move = document.move
         assert move is not None  # noqa: S101 - the caller has checked
         self._progress.step(
-            f"waiting {EVERYBODY_KNOWS:.0f} s until all proxies know that keys move"
+            f"waiting {EVERYBODY_KNOWS:.0f} s until all proxies know that keys are moving"
         )
         await asyncio.sleep(EVERYBODY_KNOWS)
         self._document = document.going_on_without(names, 0)
@@ -253,7 +253,7 @@ class Mover:
                 try:
                     self._result.strays += (await work()).moved
                 except NodeTroubleError as error:
-                    raise MoverError(f"{error}; it gets keys of a node that is gone") from None
+                    raise MoverError(f"{error}; it receives keys of a failed node") from None
         finally:
             await self._nodes.close()
 
@@ -324,7 +324,7 @@ class Mover:
             MoverError: some items cannot be copied.
         """
         if await self._strand_once(routes):
-            self._progress.step("waiting until changes in progress are over")
+            self._progress.step("waiting until changes in progress have finished")
             await asyncio.sleep(_CHANGES_ARE_OVER)
             await self._strand_once(routes)
 
@@ -364,7 +364,7 @@ class Mover:
             if not count.failed:
                 return total
         failed = items_text(total.failed)
-        raise MoverError(f"{failed} of node {name}: {total.reason}; {_LATER}")
+        raise MoverError(f"{failed} of node {name} cannot be copied: {total.reason}; {_LATER}")
 
     async def take_back(self, document: Document, names: Sequence[str]) -> None:
         """Restore items of failed nodes from copies to the former nodes of their keys.
@@ -577,7 +577,7 @@ class Mover:
                 its = self._document.entry(error.node)
                 gone = its is not None and await self._asking(self._absence.look, its)
                 if gone and error.node == name:
-                    self._progress.note(f"node {name} is gone, with what only it held")
+                    self._progress.note(f"node {name} has failed; items held only by it are lost")
                     return None
                 if gone and self._goes_on_without():
                     # Other nodes have copies of its present and future items.
@@ -586,7 +586,7 @@ class Mover:
                 if gone and error.node not in announced:
                     announced.add(error.node)
                     self._progress.note(
-                        f"node {error.node} is gone; waiting for another one of its name"
+                        f"node {error.node} has failed; waiting for another one with its name"
                     )
                 if self._clock() - max(since, self._progressed) >= _PATIENCE:
                     raise MoverError(
@@ -633,14 +633,14 @@ class Mover:
         now = self._document.move
         if now is None or now.nonce != move.nonce:
             raise MoveChangedError(
-                "the move was given up, as a node has left before items were moved"
+                "the move was cancelled, as a node left before items were moved"
                 if move.phase is Phase.PREPARE
-                else "the move has ended, or was given up"
+                else "the move has finished or was cancelled"
             )
         if now.lost != move.lost:
-            raise MoveChangedError("somebody else goes on without nodes that are gone")
+            raise MoveChangedError("another process has resumed without failed nodes")
         if now.phase is not move.phase:
-            raise MoveChangedError(f"somebody else has begun phase {now.phase.value}")
+            raise MoveChangedError(f"another process has begun phase {now.phase.value}")
 
     async def _enter(self, move: Moving, phase: Phase) -> None:
         self._document = await self._asking(self._control.enter, move, phase)
@@ -671,11 +671,11 @@ def _advice(error: NodeTroubleError, *, gone: bool, replicated: bool) -> str:
         return f"{error}; {_LATER}"
     if replicated:
         return (
-            f"{error}, and it is gone; stop all nodes that are added, and have its items restored "
-            "from copies: memlite cluster cancel"
+            f"{error}, and it has failed; stop all nodes being added, and restore its items from "
+            "copies with memlite cluster cancel"
         )
     return (
-        f"{error}, and it is gone; start a node of this name, and {_LATER}; or go on without it: "
-        f"memlite cluster resume --without {error.node}; if all nodes that are added are gone: "
-        "memlite cluster cancel"
+        f"{error}, and it has failed; start a node with this name, and {_LATER}; to continue "
+        f"without it: memlite cluster resume --without {error.node}; if all nodes being added have "
+        "failed: memlite cluster cancel"
     )

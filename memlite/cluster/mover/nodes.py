@@ -155,19 +155,19 @@ async def check_nodes(
         if problem:
             raise StartError(str(NodeTroubleError(node, problem)))
         if receives and not keeps_uniques:
-            note = "gives items that come to it new cas uniques, as it does not know the flag E"
+            note = "assigns new cas uniques to items moved to it, as it does not support the E flag"
             notes.append(str(NodeTroubleError(node, note)))
     return notes
 
 
 def _problem(settings: Mapping[str, str], largest: int) -> str | None:
     if settings.get("cas_enabled") == "no":
-        return "runs with -C; keys can only be moved with cas uniques"
+        return "runs with -C; moving keys requires cas uniques"
     if settings.get("dump_enabled") == "no":
         return "refuses to list its items (-X)"
     size = int(settings.get(_SIZE, largest))
     if size < largest:
-        return f"takes items of {size:,} bytes (-I); others hold larger ones, of up to {largest:,}"
+        return f"accepts items of up to {size:,} bytes (-I); other nodes accept up to {largest:,}"
     return None
 
 

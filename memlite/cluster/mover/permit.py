@@ -73,7 +73,7 @@ class MoverNote:
             for number in (note.items, note.total, note.planned, note.moved, note.size):
                 check(isinstance(number, int), "a number of items")
         except (ValueError, TypeError) as error:
-            raise DocumentError(f"{MOVER}: not a mover's: {error}") from None
+            raise DocumentError(f"{MOVER}: not a valid mover object: {error}") from None
         return note
 
 
@@ -140,7 +140,7 @@ class Permit:
                     raise self._taken(other) from None
                 return
             if seen is None and other is not None:
-                self.waiting(f"waiting for the lease of {other.where} to run out")
+                self.waiting(f"waiting for the lease of {other.where} to expire")
             seen = stored
             await asyncio.sleep(READING)
 
@@ -182,4 +182,4 @@ class Permit:
 
     def _taken(self, other: MoverNote | None) -> PermitLostError:
         where = "another process" if other is None else other.where
-        return PermitLostError(f"keys are being moved by {where}")
+        return PermitLostError(f"keys are already being moved by {where}")

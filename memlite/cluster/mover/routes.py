@@ -157,7 +157,7 @@ def check_without(topology: Topology) -> None:
     begun = _points(topology, move.begun)
     names = {node.name for node in move.lost}
     if left is None or begun is None or left != [one for one in begun if one[1] not in names]:
-        raise ConfigError("without it, keys would also move between the nodes that are left")
+        raise ConfigError("without it, keys would also move between the remaining nodes")
 
 
 def _points(topology: Topology, nodes: tuple[Node, ...]) -> list[tuple[int, str]] | None:

@@ -140,7 +140,7 @@ def stranded(key: bytes, its: MovingKey) -> Steps[Moved]:
             (looked,) = yield (Ask(Place.SOURCE, marks.look(key)),)
             found = its.marks.found(looked)
     if found.kind is Kind.REAL:
-        raise BusyKeyError("it changes all the time")
+        raise BusyKeyError("the key keeps changing")
     if found.kind is not Kind.FROZEN:
         return _NOTHING  # it has moved or was removed: the other nodes are up to date
     for _ in range(_MAX_ROUNDS):
@@ -158,7 +158,7 @@ def stranded(key: bytes, its: MovingKey) -> Steps[Moved]:
         (stored,) = yield (Ask(_REPLICA, marks.store(key, found, exptime, replacing=unique)),)
         if stored.unique:
             return Moved(Outcome.MOVED, len(found.value))
-    raise BusyKeyError("its copy changes all the time")
+    raise BusyKeyError("the copy of the key keeps changing")
 
 
 def restored(key: bytes, its: MovingKey) -> Steps[Moved]:
@@ -182,7 +182,7 @@ def restored(key: bytes, its: MovingKey) -> Steps[Moved]:
         return _NOTHING
     (stored,) = yield (Ask(_REPLICA, marks.store(key, found, exptime, replacing=stub)),)
     if not stored.unique:
-        raise BusyKeyError("it has changed while it was restored")
+        raise BusyKeyError("the key changed while it was being restored")
     return Moved(Outcome.MOVED, len(found.value))
 
 

@@ -110,7 +110,7 @@ class MovingKey:
             if found.unique == before.unique and not frozen.done:
                 return (yield from self._give_up(found, stub, "too large to be moved"))
         else:
-            raise BusyKeyError("it changes all the time")
+            raise BusyKeyError("the key keeps changing")
         return (yield from self._complete(stub, None))
 
     def complete(self) -> Steps[Moved]:
@@ -160,7 +160,7 @@ class MovingKey:
             if dropped.done:
                 return Moved(Outcome.MOVED, size)
             seen, item = None, 0  # another process was faster
-        raise BusyKeyError("it changes all the time")
+        raise BusyKeyError("the key keeps changing")
 
     # The parts
 
@@ -184,7 +184,7 @@ class MovingKey:
                 return there.unique, 0
             if there.kind is not Kind.ABSENT:
                 return 0, there.unique
-        raise BusyKeyError("it changes all the time")
+        raise BusyKeyError("the key keeps changing")
 
     def _copy(self, found: Found, exptime: int, stub: int) -> Steps[int]:
         """Store the item in place of a stub; return its cas unique, or 0 if the stub is gone."""
@@ -215,5 +215,5 @@ class MovingKey:
             asks.append(Ask(_DESTINATION, marks.drop(self.key, stub)))
         dropped, *_ = yield tuple(asks)
         if not dropped.done and dropped.status != b"NF":
-            raise BusyKeyError(dropped.error or "it has changed")
+            raise BusyKeyError(dropped.error or "the key has changed")
         return Moved(Outcome.DROPPED if reason else Outcome.NOTHING, reason=reason)

@@ -92,7 +92,7 @@ def answer(
     """
     if table.currency != prices.currency:
         raise ConfigError(
-            f"bench: machines have prices in {table.currency}, and disks and buckets in "
+            f"bench: prices of machines are in {table.currency}, but those of disks and buckets in "
             f"{prices.currency}: use tables with the same currency"
         )
     options = [
@@ -142,7 +142,7 @@ def _option(
         low, high = machines.count.low - found.proxies.low, machines.count.high - found.proxies.high
         servers = Range(max(servers.low, low, 1), max(servers.high, high))
     if servers.high > _MAX_SERVERS:
-        reason = f"it would take up to {servers.high:,.0f} servers, for the memory of its items"
+        reason = f"its items would need the memory of up to {servers.high:,.0f} servers"
         return Option(name, None, None, reason, None, None)
     return Option(name, found, servers, "", machines, month)
 
@@ -157,8 +157,8 @@ _NEEDS = (
         ("memory", "file", "gcs", "valkey", "cluster", "server"),
     ),
     ("items must survive a crash", ("file", "gcs", "valkey")),
-    ("several servers must share them", ("gcs", "valkey")),
-    ("they must survive the loss of a machine", ("gcs",)),
+    ("several servers must share items", ("gcs", "valkey")),
+    ("items must survive the loss of a machine", ("gcs",)),
 )
 
 
@@ -175,18 +175,18 @@ def _doubts(possible: Sequence[Option]) -> Iterator[str]:
 def _advice(possible: Sequence[Option], currency: str) -> Iterator[str]:
     """Yield which option to choose for which purpose."""
     if not possible:
-        yield "nothing that was measured can be planned for"
+        yield "no estimate is possible for any of the measured targets"
         return
     for need, kinds in _NEEDS:
         able = [one for one in possible if _kind(one) in kinds]
         if not able:
-            yield f"if {need}: nothing that was measured"
+            yield f"if {need}: none of the measured targets"
             continue
         best = min(able, key=lambda one: (_cost(one), _estimate(one).servers.high))
         text = f"if {need}: {best.target}, {_what(best, currency)}"
         as_good = [one.target for one in able if one is not best and _may_beat(one, best)]
         if as_good:
-            text += f"; {', '.join(as_good)} may cost as little"
+            text += f"; {', '.join(as_good)} may cost no more"
         yield text
 
 
@@ -225,7 +225,7 @@ def _what(option: Option, currency: str) -> str:
     if option.machines is not None and option.month is not None:
         machines = _count(option.machines.count, *[option.machines.machine.name] * 2)
         months = [money(one, currency) for one in dict.fromkeys(asdict(option.month).values())]
-        why = " (as many as memory needs)" if option.machines.memory else ""
+        why = " (as many as memory requires)" if option.machines.memory else ""
         text += f", on {machines}{why}, {' to '.join(months)} a month"
     return text
 
@@ -255,12 +255,12 @@ def _basis(possible: Sequence[Option]) -> Iterator[str]:
         else:
             model = (
                 f"from the measured throughput alone, as the model is off by up to "
-                f"{percent(known.model_error)}, more than {percent(MODEL_ERROR)}"
+                f"{percent(known.model_error)}, more than the allowed {percent(MODEL_ERROR)}"
             )
         far = (
             "no extrapolation"
             if found.extrapolation <= 1
-            else f"{found.extrapolation:.1f} times what was measured"
+            else f"{found.extrapolation:.1f} times the measured size"
         )
         busy = ""
         if found.utilisation is not None:
@@ -273,23 +273,23 @@ def _wrong_if(
     possible: Sequence[Option], results: Results, request: Request, prices: Prices
 ) -> Iterator[str]:
     cpu = results.machine.get("cpu", "this one")
-    yield f"a core of the machines is not as fast as that of the measurement ({cpu})"
+    yield f"the machines' cores are slower than those of the measurement ({cpu})"
     if any(_estimate(one).servers.high > _estimate(one).measured.servers for one in possible):
         yield (
-            "requests are spread over the servers less evenly than the workload's keys by ketama, "
-            "or servers wait for each other"
+            "requests are spread over the servers less evenly than ketama spreads the workload's "
+            "keys, or servers wait for each other"
         )
-    yield "the network between clients and servers takes longer than it did in the measurement"
+    yield "the network between clients and servers is slower than in the measurement"
     yield "requests arrive in bursts: random arrivals are assumed"
-    yield f"the mix of operations, or the popularity of keys, is not that of {_workload(results)}"
+    yield f"the mix of operations or the popularity of keys differs from {_workload(results)}"
     sizes = {_estimate(one).measured.saturated.value_size for one in possible}
     if request.value_size is not None and sizes != {float(request.value_size)}:
         measured = ", ".join(size(one) for one in sorted(sizes))
         yield f"values of {size(request.value_size)} cost more than those of {measured}"
-    yield "a server fails: add one for each that may"
+    yield "a server fails: add one for each failure to tolerate"
     yield (
-        f"prices are not those of {prices.name} as of {prices.date}; network traffic and what is "
-        "stored in a bucket are not included"
+        f"prices differ from those of {prices.name} as of {prices.date}; network traffic and "
+        "bucket storage are not included"
     )
 
 

@@ -22,8 +22,8 @@ _MAX_MORE: Final = 2.0
 # Without a model, this share of a closed loop's throughput counts as certain.
 _WITHOUT_MODEL: Final = 0.7
 _TOO_NOISY: Final = (
-    "throughput varied so much between repetitions that it may be anything; measure on a quiet "
-    "machine, with more repetitions"
+    "throughput varied too much between repetitions for an estimate; measure on a quiet machine, "
+    "with more repetitions"
 )
 
 
@@ -91,8 +91,9 @@ def estimate(results: Results, target: TargetInfo, request: Request) -> Estimate
     if farthest > FARTHEST:
         also = f" and {proxies.high:,.0f} proxies" if proxy else ""
         raise UnknowableError(
-            f"it would take up to {count.high:,.0f} servers{also}, {farthest:,.0f} times what was "
-            "measured, which is too far to tell; measure more (--cluster), or ask for less"
+            f"it would take up to {count.high:,.0f} servers{also}, {farthest:,.0f} times as many "
+            "as were measured, which is too far to extrapolate; measure larger clusters "
+            "(--cluster), or plan for a lower rate"
         )
     utilisation = None
     if servers is not None:
@@ -143,7 +144,7 @@ def _by_model(known: Measured, part: Part, request: Request) -> tuple[float, flo
     if request.p99 <= unloaded:
         raise UnknowableError(
             f"99 of 100 responses take up to {duration(unloaded)} even without a queue; more "
-            "servers do not make a single one faster"
+            "servers do not make responses faster"
         )
     # Each part may take its share of the remaining time.
     limit = known.fixed + (request.p99 - known.fixed) / len(known.parts)
@@ -208,15 +209,15 @@ def _seen(known: Measured, part: Part | None, request: Request, count: int) -> R
 
 def _too_slow(known: Measured) -> str:
     point = known.lightest
-    load = f"{grouped(point.rate)} a second" if point.rate else f"{point.clients} clients"
+    load = f"{grouped(point.rate)} per second" if point.rate else f"{point.clients} clients"
     if any(part.limits for part in known.parts) and point is known.saturated:
         return (
-            f"99 of 100 responses took up to {duration(point.p99.mean)} at the lightest load that "
-            f"was measured, {load}, at which it was saturated; measure fewer clients"
+            f"99 of 100 responses took up to {duration(point.p99.mean)} at the lightest measured "
+            f"load, {load}, which already saturated it; measure with fewer clients"
         )
     return (
-        f"99 of 100 responses took up to {duration(point.p99.mean)} at the lightest load that was "
-        f"measured, {load}; more servers do not make a single one faster"
+        f"99 of 100 responses took up to {duration(point.p99.mean)} at the lightest measured load, "
+        f"{load}; more servers do not make responses faster"
     )
 
 
@@ -229,7 +230,7 @@ def _spread(each: Range, rate: float, balance: Balance, count: int) -> Range:
     if rate * balance.hottest > each.high:
         raise UnknowableError(
             f"{percent(balance.hottest)} of operations are for one key, which is on one server: "
-            f"{grouped(rate * balance.hottest)} a second, and one takes at most "
+            f"{grouped(rate * balance.hottest)} per second, but a server handles at most "
             f"{grouped(each.high)}; such keys need copies (docs: find hot keys)"
         )
     few = _fewest(
@@ -254,12 +255,14 @@ def _bottleneck(known: Measured) -> str:
             time = duration(part.demand.mean)
             return f"the {part.name}'s processor: an operation takes {time} of its time"
     if known.saturated.generator_limited:
-        return "unknown: the load generator was the limit of the measurement"
+        return "unknown: the load generator limited the measurement"
     if known.shared:
-        return "unknown: the machine was busy with all that shared it"
+        return "unknown: the processes that shared the machine kept it fully busy"
     if not known.parts:
         return "unknown: processor times of a remote server are not measured"
-    return "not the processors: none was busy all the time, most of a response is waiting elsewhere"
+    return (
+        "not the processors: none was fully busy, and most of the response time is spent elsewhere"
+    )
 
 
 def _low(one: Interval) -> float:

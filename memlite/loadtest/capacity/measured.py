@@ -118,9 +118,13 @@ def measured(results: Results, target: TargetInfo, request: Request) -> Measured
     """
     load: dict[str, Any] = dict(results.workload.get("load", {}))
     if selection.is_concurrent(results):
-        raise UnknowableError("clients connected for a single set and get; measure a steady load")
+        raise UnknowableError(
+            "clients connected for a single set and get; measure a steady workload"
+        )
     if load.get("multiget", 1) > 1:
-        raise UnknowableError("it was measured with gets of several keys; measure single ones")
+        raise UnknowableError(
+            "it was measured with gets of several keys; measure gets of single keys"
+        )
     if "replicas=" in target.details.get("proxies' options", ""):
         raise UnknowableError("its items were on several nodes; measure without replicas")
     ours = [one for one in results.points if one.target == target.name and one.throughput.mean]
@@ -171,12 +175,12 @@ def _check_hit_ratio(points: Sequence[Point], wanted: float | None) -> None:
     if wanted is None:
         return
     if not hits + misses:
-        raise UnknowableError("nothing was read; a hit ratio cannot be planned for")
+        raise UnknowableError("nothing was read, so a hit ratio cannot be taken into account")
     found = hits / (hits + misses)
     if abs(found - wanted) > _SAME_HIT_RATIO:
         raise UnknowableError(
-            f"{percent(found)} of reads found an item, and reads that find none may cost more or "
-            f"less; measure a workload with a hit ratio of {percent(wanted)}"
+            f"{percent(found)} of reads found an item, and misses may cost more or less than "
+            f"hits; measure a workload with a hit ratio of {percent(wanted)}"
         )
 
 
@@ -294,13 +298,16 @@ def _doubts(
     shared: bool,
 ) -> Iterator[str]:
     if all(len(point.repetitions) == 1 for point in points):
-        yield "there was one repetition, so the ranges leave out chance"
+        yield "there was only one repetition, so the ranges do not include random variation"
     if saturated.generator_limited:
-        yield "the load generator was the limit, so servers may be able to do more"
+        yield "the load generator was the bottleneck, so servers may be faster than measured"
     elif shared and target.placed:
-        yield "a machine was busy with all that shared it, and may do more elsewhere"
+        yield "the processes that shared a machine kept it fully busy; apart, they may be faster"
     elif shared:
-        yield "servers and load generator shared a machine that was busy, and may do more elsewhere"
+        yield (
+            "servers and load generator shared a machine and kept it fully busy; apart, they may "
+            "be faster"
+        )
     doubt = machine_doubt(points)
     if doubt:
         yield doubt

@@ -30,7 +30,7 @@ def show(answer: Answer, stream: TextIO) -> None:
     request = answer.request
     stream.writelines(f"{doubt}\n" for doubt in answer.doubts)
     say(
-        f"For {grouped(request.rate)} operations a second, 99 of 100 responses within "
+        f"For {grouped(request.rate)} operations per second, with 99 of 100 responses within "
         f"{duration(request.p99)}:"
     )
     for sentence in answer.advice:
@@ -42,8 +42,11 @@ def show(answer: Answer, stream: TextIO) -> None:
     for option in answer.options:
         if option.reason:
             say()
-            say(f"{option.target} cannot be planned for: {option.reason}.")
-    for title, sentences in (("Based on", answer.basis), ("This is wrong if", answer.wrong_if)):
+            say(f"No estimate for {option.target}: {option.reason}.")
+    for title, sentences in (
+        ("Based on", answer.basis),
+        ("This estimate is wrong if", answer.wrong_if),
+    ):
         if sentences:
             say()
             say(title)

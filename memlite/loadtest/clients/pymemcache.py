@@ -48,7 +48,7 @@ def refuse_what_it_cannot(workload: "Workload", rates: Sequence[float] | None) -
     }
     for what, wanted in refused.items():
         if wanted:
-            raise ConfigError(f"bench: --client pymemcache does not go with {what}")
+            raise ConfigError(f"bench: --client pymemcache cannot be combined with {what}")
 
 
 class PymemcacheClients:
@@ -112,7 +112,7 @@ class PymemcacheClients:
             raise RefusedError(str(error)) from None
         except RuntimeError:
             raise StartError(
-                f"this machine does not run {len(self._clients):,} threads: use --client text"
+                f"cannot start {len(self._clients):,} threads on this machine: use --client text"
             ) from None
 
     def start(self) -> None:

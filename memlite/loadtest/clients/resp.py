@@ -84,7 +84,7 @@ def _line(line: bytes) -> bytes:
 
 
 def _not_a_reply(line: bytes) -> ReplyError:
-    return ReplyError(Fault.FOREIGN, "not a reply of Redis", line[:80])
+    return ReplyError(Fault.FOREIGN, "not a Redis reply", line[:80])
 
 
 def fixed_size_resp_matcher(size: int) -> Callable[[bytes], list[bytes]]:

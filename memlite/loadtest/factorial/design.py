@@ -140,7 +140,8 @@ def keep(path: Path, design: Design) -> None:
         raise ConfigError(f"bench: {path}: {error}") from None
     if not isinstance(before, dict) or {**before, **design.content()} != before:
         raise ConfigError(
-            f"bench: --out {path.parent} has the runs of another experiment; choose another folder"
+            f"bench: --out {path.parent} contains the runs of another experiment; "
+            "choose another folder"
         )
 
 

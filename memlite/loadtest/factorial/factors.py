@@ -23,7 +23,7 @@ _NEVER: Final = frozenset(
 )  # fmt: skip
 """Options of ``compare`` that apply to the whole experiment, or to none of its runs."""
 _IN_FLIGHT: Final[Key] = ("proxy", "in-flight")
-_EXAMPLE: Final = "an option and two values or more, such as clients=2,16"
+_EXAMPLE: Final = "an option with two or more values, such as clients=2,16"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def parse_factors(texts: Sequence[str], others: Sequence[str]) -> list[Factor]:
         if keys.count(one.key) > 1:
             raise ConfigError(f"bench: --factor {one.name}: two factors have the same name")
         if one.key in common:
-            raise ConfigError(f"bench: --{one.name} is a factor, and cannot be given as well")
+            raise ConfigError(f"bench: --{one.name} is a factor and cannot be given as well")
     return factors
 
 
@@ -145,7 +145,7 @@ def _option(name: str, *, with_proxy: bool) -> tuple[Key, bool]:
     if having == ["server", "proxy"]:
         if with_proxy:
             raise ConfigError(
-                f"bench: --factor {name}: servers and proxies have such an option: use "
+                f"bench: --factor {name}: both servers and proxies have this option: use "
                 f"server:{name} or proxy:{name}"
             )
         having = ["server"]
@@ -163,4 +163,4 @@ def _unknown(name: str, all_options: Sequence[Mapping[str, object]]) -> str:
 
     close = difflib.get_close_matches(name, [one for one in names() if one not in _NEVER], 1)
     hint = f"; did you mean {close[0]}?" if close else ""
-    return f"neither compare nor a proxy nor a server has such an option{hint}"
+    return f"not an option of compare, a proxy or a server{hint}"

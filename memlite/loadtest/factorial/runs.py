@@ -162,7 +162,7 @@ def _plan(design: Design, one: Run, folder: Path, machines: Sequence[RemoteMachi
     arguments = design.arguments(one)
     parsed = parse(arguments)
     if parsed is None:
-        raise ConfigError("bench: --help belongs before --factor")
+        raise ConfigError("bench: --help must come before --factor")
     return replace(plan_of(parsed, arguments, folder, machines), bursts=False)
 
 
@@ -186,20 +186,17 @@ def _loaded(design: Design, one: Run, folder: Path) -> Results | None:
     workload = json.loads(json.dumps(as_dict(plan.workload)))  # as it is read back
     loaded = results.workload, results.workers, results.client, point.clients, point.rate
     if loaded != (workload, plan.workers, plan.client, level.clients, level.rate):
-        raise ConfigError(
-            f"bench: {path} was measured with another workload, or by other workers; "
-            "choose another folder"
-        )
+        raise ConfigError(f"bench: {path} was measured with other options; choose another folder")
     return results
 
 
 def problem_of(results: Results) -> str:
     """Return why results have nothing to analyse; empty if they do."""
     if not results.points:
-        return "no operation has succeeded"
+        return "no operation succeeded"
     for point in results.points:
         if "all" not in point.response or not point.response["all"].count:
             load = f" at {point.clients} clients" if len(results.points) > 1 else ""
             errors = f" ({', '.join(point.errors)})" if point.errors else ""
-            return f"no operation has succeeded{load}{errors}"
+            return f"no operation succeeded{load}{errors}"
     return ""

@@ -24,7 +24,7 @@ def doubts(design: Design, measured: Sequence[Measured]) -> Iterator[str]:
     points = [one.point for one in measured]
     limited = sum(point.generator_limited for point in points)
     if limited:
-        yield f"the load generator was the limit in {limited} of {len(points)} runs"
+        yield f"the load generator was the bottleneck in {limited} of {len(points)} runs"
     doubt = machine_doubt(points)
     if doubt:
         yield doubt
@@ -32,7 +32,7 @@ def doubts(design: Design, measured: Sequence[Measured]) -> Iterator[str]:
     if systems:
         yield systems
     if design.repetitions == 1:
-        yield "with one repetition, effects cannot be told from chance"
+        yield "with one repetition, statistical significance is unknown"
     failed = sum(sum(point.errors.values()) for point in points)
     if failed:
         yield f"{failed:,} requests failed"
@@ -68,7 +68,7 @@ def answer(design: Design, analysis: Analysis) -> Iterator[str]:
     if without:
         names = [f"{one.factors[0]} (p = {wording.chance(one.p_value)})" for one in without]
         what = f"{_names(names)} on {analysis.response.phrase}"
-        yield f"No effect of {what} can be told from chance."
+        yield f"There is no statistically significant effect of {what}."
     if result.error_freedom:
         yield _errors(result)
 
@@ -78,11 +78,11 @@ def why_this_model(analysis: Analysis) -> str:
     models = analysis.models
     added, multiplied = models.unexplained
     if multiplied is None:
-        return "Factors are said to add, as a value of 0 has no logarithm."
+        return "Factors are assumed to add, because a value of 0 has no logarithm."
     if not models.freedom:
         return (
-            "Factors are said to add; whether they multiply instead cannot be told, as without "
-            "interactions either model fits exactly."
+            "Factors are assumed to add; whether they multiply instead cannot be determined, "
+            "because both models fit exactly without interactions."
         )
     verb, other = ("multiply", "add") if models.better.multiplicative else ("add", "multiply")
     clear = "clearly" if abs(models.advantage) >= _CLEAR else "slightly"
@@ -90,10 +90,10 @@ def why_this_model(analysis: Analysis) -> str:
     if models.better.multiplicative:
         shares.reverse()
     return (
-        f"Factors are said to {verb}: that fits {clear} better. Without interactions, factors "
+        f"Factors are assumed to {verb}, which fits {clear} better. Without interactions, factors "
         f"that {verb} leave {shares[0]} of the variation unexplained, and factors that {other} "
-        f"{shares[1]}; the logarithms of the likelihoods differ by "
-        f"{abs(models.advantage):.3g} (from {_CLEAR} on, the difference is clear)."
+        f"{shares[1]}; the log-likelihoods differ by "
+        f"{abs(models.advantage):.3g} (a difference of {_CLEAR} or more is clear)."
     )
 
 
@@ -155,14 +155,14 @@ def _pair(
         parts.append(f"with {other} {level} it {does}")
     first, end = levels[changed][0], levels[changed][last]
     return (
-        f"What {changed} does depends on {other}: from {first} to {end}, {_names(parts)}. That "
+        f"The effect of {changed} depends on {other}: from {first} to {end}, {_names(parts)}. That "
         f"explains {wording.share(effect.variation)} of the variation."
     )
 
 
 def _errors(result: FactorialResult) -> str:
     spread = result.error_deviation
-    text = f"Repetitions of a run explain {wording.share(result.error_variation)}"
+    text = f"Differences between repetitions explain {wording.share(result.error_variation)}"
     if result.multiplicative:
         return f"{text}: their standard deviation is {math.expm1(spread):.1%}."
     return f"{text} of the variation."

@@ -121,7 +121,7 @@ def assess(sweep: Sweep, inputs: Inputs, model: Model) -> Assessment:
     reasons: list[str] = []
     if failed:
         reasons = list(_why(sweep, inputs, model, [loads[one] for one in failed], checks)) or [
-            "these data violate none of the assumptions that they can check"
+            "none of the assumptions that these data can check is violated"
         ]
     # The model is not tested where it was calibrated; most of the other loads must be precise
     # enough.
@@ -152,13 +152,13 @@ def _check(
 
 def _verdict(tested: Sequence[int], failed: Sequence[int]) -> str:
     if not tested:
-        return "cannot be tested: there are too few loads, or they vary too much"
+        return "cannot be tested: there are too few loads, or measured values vary too much"
     held = [one for one in tested if one not in failed]
     if not failed:
         return f"holds at {_clients(tested)}"
     if len(held) < len(tested) / 2:
-        return "does not fit" + (f": holds at {_clients(held)} only" if held else "")
-    return f"holds at {_clients(held)}, and not at {_clients(failed)}"
+        return "does not fit" + (f": holds only at {_clients(held)}" if held else "")
+    return f"holds at {_clients(held)}, but not at {_clients(failed)}"
 
 
 def _clients(numbers: Sequence[int]) -> str:
@@ -193,15 +193,15 @@ def doubts(sweep: Sweep) -> Iterator[str]:
     if spread > _MAX_SPREAD:
         yield f"{sweep.target}: throughput varies by up to ±{percent(spread)} between repetitions."
     if all(one.throughput.high is None for one in sweep.loads):
-        yield f"{sweep.target}: with one repetition, values have no confidence intervals."
+        yield f"{sweep.target}: with only one repetition, values have no confidence intervals."
     limited = [one.clients for one in sweep.loads if one.generator_limited]
     if limited:
-        yield f"{sweep.target}: the load generator was the limit at {_clients(limited)}."
+        yield f"{sweep.target}: the load generator was the bottleneck at {_clients(limited)}."
     unlawful = [one.clients for one in sweep.loads if not one.lawful]
     if unlawful:
         yield (
-            f"{sweep.target}: at {_clients(unlawful)}, R is not N/X − Z: response times, "
-            "think times or throughput are not those of all requests."
+            f"{sweep.target}: at {_clients(unlawful)}, R differs from N/X − Z: response times, "
+            "think times or throughput do not cover all requests."
         )
 
 
@@ -214,7 +214,7 @@ def _why(
 ) -> Iterator[str]:
     limited = [one.clients for one in failed if one.generator_limited]
     if limited and (model.station and model.station != "machine"):
-        yield f"the load generator was the limit at {_clients(limited)}"
+        yield f"the load generator was the bottleneck at {_clients(limited)}"
     if not model.clients:
         yield from _open_arrivals(sweep, model, failed)
     if model.name.startswith("network"):
@@ -237,13 +237,13 @@ def _open_arrivals(sweep: Sweep, model: Model, failed: Sequence[Load]) -> Iterat
         if math.isinf(use.queue_length):
             yield (
                 f"with {_clients([one.clients])} the station would be {use.utilisation:.0%} busy, "
-                "and its queue would grow for ever; in a closed loop clients wait instead"
+                "and its queue would grow without bound; in a closed loop, clients wait instead"
             )
             return
         if use.queue_length > one.clients:
             yield (
-                "arrivals are not independent of the queue: the model has "
-                f"{short(use.queue_length)} requests there, and there are only "
+                "arrivals are not independent of the queue: the model predicts "
+                f"{short(use.queue_length)} requests there, but there are only "
                 f"{_clients([one.clients])}"
             )
             return
@@ -271,7 +271,7 @@ def _changing_demands(sweep: Sweep, model: Model) -> Iterator[str]:
         if len(positive) > 1 and max(positive)[0] > _CHANGES * min(positive)[0]:
             (most, at_most), (least, at_least) = max(positive), min(positive)
             yield (
-                f"service times depend on the load: a request takes {duration(most * 1e6)} of "
+                f"service times depend on the load: a request takes {duration(most * 1e6)} at "
                 f"{one.name} with {_clients([at_most])}, and {duration(least * 1e6)} with "
                 f"{_clients([at_least])}"
             )
@@ -298,9 +298,9 @@ def _variation(model: Model, failed: Sequence[Load]) -> Iterator[str]:
                     continue
                 yield (
                     f"{what} at {name} are not {unit}: with {_clients([load.clients])} their "
-                    f"coefficient of variation is {times.cv:.2g}, and not 1; A² = "
+                    f"coefficient of variation is {times.cv:.2g}, not 1; A² = "
                     f"{test.statistic:.3g}, above {test.critical:.3g} (Anderson-Darling, 5%, "
-                    f"{test.count} of them)"
+                    f"{test.count} values)"
                 )
         if load.traced:
             return
@@ -346,5 +346,6 @@ def _retrograde(sweep: Sweep, failed: Sequence[Load]) -> Iterator[str]:
     ]
     if falls:
         yield (
-            f"throughput falls beyond {_clients([best.clients])}, which no queue of this kind does"
+            f"throughput falls beyond {_clients([best.clients])}, which no queue of this kind "
+            "explains"
         )

@@ -32,7 +32,7 @@ REST: Final = "rest"
 """The station without a queue that stands for all time not attributed to a measured processor."""
 
 _AT_RANDOM: Final = (
-    "requests arrive at random, however many wait already; service times are exponential"
+    "requests arrive at random, no matter how many are waiting; service times are exponential"
 )
 _FEWEST_TO_FIT: Final = 4  # loads, for two times and a number of servers
 _SERVERS: Final = (*range(1, 9), 12, 16, 24, 32, 48, 64)
@@ -230,7 +230,7 @@ def _open(sweep: Sweep, inputs: Inputs, servers: int) -> Model:
     workers = "one server" if servers == 1 else f"{servers} servers"
     return Model(
         name,
-        f"{main.name} as {workers}, {_time(1 / each)} a request; {_time(others)} elsewhere",
+        f"{main.name} as {workers}, {_time(1 / each)} per request; {_time(others)} elsewhere",
         _AT_RANDOM,
         tuple(predictions),
         clients=False,
@@ -244,10 +244,10 @@ def _closed(sweep: Sweep, inputs: Inputs) -> Model:
     return Model(
         f"closed M/M/{main.servers}",
         f"{main.name} with {main.servers} server{'s' if main.servers > 1 else ''}, "
-        f"{_time(main.demand)} a request; {_time(others)} elsewhere, without a "
+        f"{_time(main.demand)} per request; {_time(others)} elsewhere, without a "
         "queue",
-        "as many clients as there are, each with one request at a time; service times are "
-        "exponential, and nothing else makes requests wait",
+        "the measured number of clients, each with one request at a time; service times are "
+        "exponential, and requests wait for nothing else",
         tuple(
             _repairman(load, main.name, others, 1 / main.demand, main.servers)
             for load in sweep.loads
@@ -274,9 +274,9 @@ def _machine(sweep: Sweep) -> Model:
     others = _rest([machine], sweep.loads[0]).demand
     return Model(
         "shared machine",
-        f"the machine's {sweep.cores} cores, {_time(total)} a request in all processes; "
+        f"the machine's {sweep.cores} cores, {_time(total)} per request in all processes; "
         f"{_time(others)} elsewhere, without a queue",
-        "any core serves any process, a request at a time; times are exponential",
+        "any core can run any process, one request at a time; service times are exponential",
         tuple(_repairman(load, "machine", others, 1 / total, sweep.cores) for load in sweep.loads),
         clients=True,
         station="machine",
@@ -295,7 +295,7 @@ def _network(sweep: Sweep, inputs: Inputs) -> Model:
             + (f" × {one.servers} servers" if one.servers > 1 else "")
             for one in inputs.stations
         ),
-        "each request goes from station to station by itself; service times are exponential and "
+        "requests move from station to station independently; service times are exponential and "
         "the same at any load; stations do not slow each other down",
         tuple(
             Prediction(
@@ -337,7 +337,7 @@ def _network_by_load(sweep: Sweep, inputs: Inputs) -> Model:
     return Model(
         "network, demands by load",
         "the same stations, with the processor time that a request took at each load",
-        "as the network, but a server may take less time for a request when it has more of them",
+        "as for the network, but a server may need less time per request when it has more requests",
         tuple(predictions),
         clients=True,
         by_load=True,
@@ -391,7 +391,7 @@ def _proxy(proxy: Resource, sweep: Sweep) -> Model:
     return Model(
         f"M/M/{workers} of {name}",
         f"the proxy's queue and its {workers} worker{'s' if workers > 1 else ''}, with the "
-        "arrivals and service times of its trace at each load",
+        "arrivals and service times from its trace at each load",
         _AT_RANDOM,
         tuple(predictions),
         clients=False,
@@ -448,12 +448,12 @@ def _fitted(sweep: Sweep, servers: int | None) -> Model | None:
     count, service, others = fit.servers, fit.service, fit.elsewhere.value
     return Model(
         f"fitted M/M/{count}",
-        f"a server for {count} request{'s' if count > 1 else ''} at a time, "
+        f"a server that processes {count} request{'s' if count > 1 else ''} at a time, "
         f"{_time(service.value)} each ({_time(service.interval[0])} to "
         f"{_time(service.interval[1])}); {_time(others)} elsewhere, without a "
         "queue",
-        "as the closed queue; its parameters are those that fit these throughputs best, so that "
-        "agreement with them is no test",
+        "as for the closed queue; its parameters were fitted to these throughputs, so agreement "
+        "with them is not a test",
         tuple(_repairman(load, SERVER, others, 1 / service.value, count) for load in loads),
         clients=True,
         station=SERVER,

@@ -53,9 +53,9 @@ def print_models(found: Sequence[TargetModels], stream: TextIO) -> None:
             console.print()
             console.print(_errors(target, quantity))
         console.print(
-            f"\n(errors of predictions; *: by more than {percent(BOUND)} and outside the measured "
-            "value's 95% interval; (): no test, as the model was calibrated there, or the measured "
-            "value varies by more than 50%)\n",
+            f"\n(errors of predictions; *: more than {percent(BOUND)} and outside the measured "
+            "value's 95% interval; (): not a test, because the model was calibrated there or the "
+            "measured value varies by more than 50%)\n",
             style="dim",
         )
         for one in target.assessments:

@@ -52,7 +52,7 @@ def write_models(results: Results, found: Sequence[TargetModels], folder: Path) 
     page = render(
         "models.html.j2",
         title=f"Models of {results.title or 'a load test'}",
-        subtitle=f"Queueing models, and what was measured with {' '.join(results.command)}",
+        subtitle=f"Queueing models compared with the results of {' '.join(results.command)}",
         targets=targets,
         drawings=drawings,
         bound=percent(BOUND),
@@ -92,12 +92,12 @@ def as_values(target: TargetModels, plots: Sequence[Plot], number: int) -> dict[
 
 def _stations(target: TargetModels, number: int) -> Table:
     most = target.sweep.loads[-1].clients
-    headings = ("Servers", "Demand of a request", "95% interval", f"Busy with {most} clients")
+    headings = ("Servers", "Demand per request", "95% interval", f"Busy with {most} clients")
     keys = ("name", "servers", "demand", "interval", "busy", "source")
     return Table(
         f"stations-{number}",
         f"Stations of {target.sweep.target}",
-        [Column("Station", text=True), *map(Column, headings), Column("Found from", text=True)],
+        [Column("Station", text=True), *map(Column, headings), Column("Source", text=True)],
         [[row[key] for key in keys] for row in stations(target)],
     )
 

@@ -112,7 +112,7 @@ def _response(target: TargetModels, name: str) -> Plot:
         f"{name}-response-time",
         title,
         "Lower is better. Where a line ends, its model has no steady state: the queue would grow "
-        "for ever.",
+        "without bound.",
         draw,
     )
 
@@ -162,8 +162,8 @@ def _utilisation(target: TargetModels, name: str) -> Plot:
     return Plot(
         f"{name}-utilisation",
         title,
-        "Points are measured processor time, or for a proxy's workers the share of them that were "
-        f"busy. The lines are those of the model “{network.name}”.",
+        "Points are measured processor utilisation or, for a proxy's workers, the share of them "
+        f"that were busy. The lines are those of the model “{network.name}”.",
         draw,
     )
 

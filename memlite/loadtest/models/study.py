@@ -73,8 +73,8 @@ def model_targets(
             )
     if not found:
         raise ConfigError(
-            "bench: models of a server whose processor time was not measured need two loads or "
-            "more: measure with --clients 1,4,16,64"
+            "bench: models of a server whose processor time was not measured require at least two "
+            "loads: measure with --clients 1,4,16,64"
         )
     return found
 
@@ -91,7 +91,7 @@ def _traced(results: Results, traces: Sequence[Path]) -> list[dict[str, Traced]]
         read = read_trace(path, periods)
         if not any(one.requests for one in read):
             raise ConfigError(
-                f"bench: --trace {path} has no request of the time of this run's measurements"
+                f"bench: --trace {path} has no requests from the time of this run's measurements"
             )
         for of_point, one in zip(found, read, strict=True):
             if one.requests:
@@ -103,20 +103,20 @@ def _bottleneck(sweep: Sweep, inputs: Inputs) -> str:
     """Return the bottleneck of the throughput, if it was measured."""
     station = next(one for one in inputs.stations if one.name == inputs.bottleneck)
     if not station.demand:
-        return f"{sweep.target}: no station takes a time that can be measured."
+        return f"{sweep.target}: no station takes a measurable amount of time."
     name, each = with_article(station.name), duration(station.demand / station.servers * 1e6)
     most = _at_most(sweep, inputs, station)
     busiest = busiest_share(sweep, station.name)
     if busiest is not None and busiest < BUSY:
         return (
-            f"{sweep.target}: nothing that was measured is the bottleneck. {_capital(name)} takes "
-            f"most, {each} for each request, and was busy for at most {percent(busiest)} "
-            f"of the time; by that alone there could be up to {most} requests per second. Either "
+            f"{sweep.target}: none of the measured stations is the bottleneck. {_capital(name)} "
+            f"takes the most time, {each} per request, and was busy for at most {percent(busiest)} "
+            f"of the time, which alone would allow up to {most} requests per second. Either "
             "requests wait for something else, or there were too few clients."
         )
     return (
-        f"{sweep.target}: of what was measured, the bottleneck is {name}, with {each} for each "
-        f"request: at most {most} requests per second, and queues from {grouped(inputs.knee)} "
+        f"{sweep.target}: of the measured stations, the bottleneck is {name}, with {each} per "
+        f"request: at most {most} requests per second, and queueing from {grouped(inputs.knee)} "
         "clients on."
     )
 
@@ -155,11 +155,11 @@ def _outcomes(assessments: Sequence[Assessment]) -> Iterator[str]:
         yield "No model of the measured times holds at all loads."
     if found[Outcome.UNKNOWN]:
         names = "; ".join(found[Outcome.UNKNOWN])
-        yield f"Could not be tested, with too few loads or values that vary too much: {names}."
+        yield f"Models that could not be tested (too few loads, or values vary too much): {names}."
     agrees = {
-        Outcome.HOLDS: "agrees with all loads",
-        Outcome.FAILS: "does not agree with all loads",
-        Outcome.UNKNOWN: "cannot be compared, as values vary too much",
+        Outcome.HOLDS: "agrees with the measurements at all loads",
+        Outcome.FAILS: "does not agree with the measurements at all loads",
+        Outcome.UNKNOWN: "cannot be compared, because values vary too much",
     }
     for one in assessments:
         if one.model.fitted:

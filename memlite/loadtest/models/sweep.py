@@ -168,7 +168,7 @@ def sweeps(
     ]
     if selection.is_concurrent(results) or not points:
         raise ConfigError(
-            "bench: models need a closed loop: results of a steady workload without --rate"
+            "bench: models require results of a closed loop: a steady workload without --rate"
         )
     infos = {target.name: target for target in results.targets}
     return [

@@ -82,7 +82,7 @@ class Comparison:
         """The effect of sharding, in a word or two; a dash for one key."""
         if self.size == 1:
             return "–"
-        return "pays" if self.pays else "costs" if self.costs else "cannot be told"
+        return "faster" if self.pays else "slower" if self.costs else "not significant"
 
 
 def compare_sizes(runs: Sequence[Run]) -> list[Comparison]:
@@ -177,8 +177,8 @@ def doubts(runs: Sequence[Run]) -> list[str]:
     busiest = max((run.generator_share for run in runs), default=0.0)
     if busiest > _MAX_GENERATOR:
         found.append(
-            f"A process that generates load used up to {percent(busiest)} of a core, and response "
-            "times include its own."
+            f"A load generator process used up to {percent(busiest)} of a core, and response times "
+            "include its own delays."
         )
     other = max((run.other or 0.0 for run in runs), default=0.0)
     if other > _MAX_OTHER:
@@ -197,10 +197,10 @@ def sentence(found: Sequence[Comparison]) -> str:
     if not several:
         return "Only gets of one key were measured, which are never sharded."
     if all(one.ratio.high is None for one in several):
-        return "With one repetition, it cannot be told from which size on sharding pays."
+        return "With one repetition, the size from which sharding pays off cannot be determined."
     for decide, verb, comparative in (
-        (lambda one: one.pays, "pays", "faster"),
-        (lambda one: one.costs, "costs", "slower"),
+        (lambda one: one.pays, "pays off", "faster"),
+        (lambda one: one.costs, "is slower", "slower"),
     ):
         tail = _tail(several, decide)
         if tail:
@@ -216,18 +216,18 @@ def _without_an_end(several: Sequence[Comparison]) -> str:
     undecided = [one for one in several if not (one.pays or one.costs)]
     gains = [1 - one.ratio.low for one in several if one.ratio.low is not None]
     if not pays and len(gains) == len(several) and max(gains) <= NO_GAIN:
-        text = f"Sharding does not pay at any size up to {most} keys"
+        text = f"Sharding does not pay off at any size up to {most} keys"
         if costs:
             text += f": it is slower with {_numbers(costs)}"
         return f"{text}; if it is faster at all, by at most {max(*gains, 0.0):.0%}."
-    parts = [f"Up to {most} keys, it cannot be told from which size on sharding pays"]
+    parts = [f"Up to {most} keys, the size from which sharding pays off cannot be determined"]
     if pays:
         parts.append(f"it is faster with {_numbers(pays)}")
     if costs:
         parts.append(f"it is slower with {_numbers(costs)}")
     if pays or costs:
         sizes = _numbers([one.size for one in undecided])
-        parts.append(f"the difference cannot be told from chance with {sizes}")
+        parts.append(f"the difference is not statistically significant with {sizes}")
     return f"{'; '.join(parts)}."
 
 
@@ -246,12 +246,12 @@ def _from(
 ) -> str:
     first, last = tail[0], tail[-1]
     before = [one for one in several if one.size < first.size]
-    text = f"Sharding {verb} from {first.size} keys on"
+    text = f"Sharding {verb} with {first.size} or more keys"
     text += f": with {last.size} keys a get is {_times(last.ratio)} {comparative}"
     undecided = [one.size for one in before if not (one.pays or one.costs)]
     decided = [one for one in before if one.pays or one.costs]
     if undecided:
-        text += f"; not distinguishable with {_numbers(undecided)}"
+        text += f"; not significant with {_numbers(undecided)}"
     if decided:
         other = "faster" if decided[0].pays else "slower"
         text += f"; {other} with {_numbers([one.size for one in decided])}"

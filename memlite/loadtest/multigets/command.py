@@ -80,9 +80,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     if options.nodes < 2:
         raise ConfigError("bench: --nodes: sharding needs 2 nodes or more")
     if options.clients < options.nodes:
-        raise ConfigError(
-            f"bench: --clients: one for each of the {options.nodes} nodes is needed at least"
-        )
+        raise ConfigError(f"bench: --clients must be at least the number of nodes, {options.nodes}")
     return Settings(
         tuple(sorted(options.sizes)),
         options.nodes,

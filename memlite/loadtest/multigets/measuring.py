@@ -165,7 +165,7 @@ class _Measuring:
             ]
             errors = self._pool.run(tasks, self._display.update).counts.errors
             if errors:
-                raise StartError(f"bench: multigets: keys cannot be stored: {', '.join(errors)}")
+                raise StartError(f"bench: multigets: storing keys failed: {', '.join(errors)}")
 
     def measure(self, size: int, number: int, *, sharded: bool) -> Run:
         """Measure one size, one way."""

@@ -79,7 +79,7 @@ def tables_of(found: Sequence[Comparison]) -> list[Table]:
     return [
         Table(
             "multigets",
-            "Gets of several keys, sharded against from one node",
+            "Gets of several keys: sharded and from one node",
             [Column("Keys"), *map(Column, (*numbers, *rates)), Column("Sharding", text=True)],
             [
                 [

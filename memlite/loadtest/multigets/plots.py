@@ -27,7 +27,7 @@ from memlite.loadtest.units import duration
 __all__ = ["plots_of"]
 
 _WAYS = ("sharded", "from one node")
-_KEYS = "Keys of a get"
+_KEYS = "Keys per get"
 _SHOWN = 3
 """The number of sizes whose histograms are drawn; ``histograms.csv`` has those of all."""
 _MAX_RATIO = 20.0
@@ -91,7 +91,7 @@ def _response(found: Sequence[Comparison]) -> Plot:
 
 
 def _ratio(found: Sequence[Comparison]) -> Plot:
-    title = "Response time if sharded, compared with one node"
+    title = "Response time of sharded gets, compared with one node"
     several = [one for one in found if one.size > 1]
 
     def draw(theme: Theme) -> Figure:
@@ -122,8 +122,8 @@ def _ratio(found: Sequence[Comparison]) -> Plot:
         "multigets-ratio",
         title,
         "Below 1, sharding is faster. Bars are 95% confidence intervals over repetitions, in each "
-        "of which both ways were measured in turn; where one crosses 1, it cannot be told "
-        "which is faster.",
+        "of which both ways were measured in turn; where one crosses 1, the difference "
+        "is not statistically significant.",
         draw,
     )
 

@@ -99,7 +99,7 @@ def run_of(size: int, found: Repetition, *, sharded: bool) -> Run:
     client = found.response.get("get", Latency())
     if not client.count:
         kinds = ", ".join(found.errors) or "no reply"
-        raise ConfigError(f"bench: multigets: no get of {size} keys has succeeded ({kinds})")
+        raise ConfigError(f"bench: multigets: no get of {size} keys succeeded ({kinds})")
     return Run(
         size,
         sharded,
@@ -178,10 +178,10 @@ def load_runs(settings: Settings, folder: Path) -> list[Run]:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path} is not a file of multi-gets: {error}") from None
+        raise ConfigError(f"{path} is not a multi-gets file: {error}") from None
     if before != orjson.loads(orjson.dumps(settings)):
         raise ConfigError(
-            f"bench: --out {folder} has measurements with other options; choose another folder"
+            f"bench: --out {folder} contains measurements with other options; choose another folder"
         )
     return runs
 

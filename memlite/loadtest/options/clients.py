@@ -21,8 +21,8 @@ def add_clients(parser: argparse.ArgumentParser) -> None:
         "--dialect",
         choices=("memcached", "lite"),
         default="memcached",
-        help="of running servers: memcached's, or the classroom's lite dialect, which has only "
-        "get and set (default: memcached)",
+        help="protocol of running servers: memcached's, or the classroom's lite dialect, which "
+        "has only get and set (default: memcached)",
     )
     add(
         "--workers",

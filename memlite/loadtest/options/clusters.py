@@ -12,21 +12,22 @@ __all__ = ["add_cluster", "complete_comparison"]
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
     """Add the group of options."""
-    add = parser.add_argument_group("clusters, in place of single servers").add_argument
+    add = parser.add_argument_group("clusters, instead of single servers").add_argument
     add(
         "--cluster",
         "--servers",
         type=values.checked(values.numbers),
         metavar="LIST",
-        help="start clusters of so many nodes and compare them: 3, or 1,2,4, or first:last:step",
+        help="start and compare clusters with these numbers of nodes: 3, or 1,2,4, or "
+        "first:last:step",
     )
     add(
         "--paths",
         type=values.checked(values.paths),
         metavar="LIST",
         help="how requests reach the nodes: proxied, through memlite proxy; direct, from clients "
-        "that know the nodes; or asked, from clients that ask the proxy for them when they connect "
-        f"(default: {','.join(COMPARED_PATHS)}; with an option of proxies: {PROXIED})",
+        "that know the nodes; or asked, from clients that ask the proxy for the nodes when they "
+        f"connect (default: {','.join(COMPARED_PATHS)}; with proxy options: {PROXIED})",
     )
     add(
         "--proxies",
@@ -38,7 +39,8 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         "--in-flight",
         type=values.checked(values.positive),
         metavar="NUM",
-        help="most requests of each proxy at the nodes (default: no limit)",
+        help="maximum number of requests in flight from each proxy to the nodes (default: no "
+        "limit)",
     )
     add(
         "--proxy-option",
@@ -46,7 +48,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an option of the proxies, such as replicas=2; may be repeated",
+        help="option for the proxies, such as replicas=2; may be repeated",
     )
     add_hosts(add)
 
@@ -65,9 +67,9 @@ def complete_comparison(options: argparse.Namespace) -> None:
             flag = name.replace("_", "-")
             if name == "proxy_option":
                 flag += f" {options.proxy_option[0][0]}"
-            raise ConfigError(f"bench: --{flag} is for clusters: use --cluster as well")
+            raise ConfigError(f"bench: --{flag} requires --cluster")
     if of_proxies and not set(options.paths or [PROXIED]) & set(WITH_PROXY):
-        raise ConfigError("bench: --proxies and options of proxies need a proxy: --paths proxied")
+        raise ConfigError("bench: --proxies and proxy options require a proxy: use --paths proxied")
     options.paths = options.paths or ([PROXIED] if of_proxies else list(COMPARED_PATHS))
     options.proxies = options.proxies or [1]
     if options.backends is None:

@@ -49,7 +49,11 @@ def command_line() -> argparse.ArgumentParser:
     add_cluster(compare)
     add_measuring(compare, clients="10:100:10")
     run = add_command(commands, "run", "measure one running server")
-    run.add_argument("address", metavar="HOST:PORT[=NAME]", help="or the path of a UNIX socket")
+    run.add_argument(
+        "address",
+        metavar="HOST:PORT[=NAME]",
+        help="address of the server, or path of its UNIX socket",
+    )
     add_measuring(run, clients="50")
     add_factorial(commands)
     add_study(commands)
@@ -60,10 +64,12 @@ def command_line() -> argparse.ArgumentParser:
     add_command(
         commands,
         "launcher",
-        "start servers and proxies for a load tester on another machine, which runs this through "
-        "ssh (--hosts) and speaks to its standard input",
+        "start servers and proxies for a load tester on another machine, which runs this command "
+        "over ssh (--hosts) and controls it through standard input",
     )
-    workload = add_command(commands, "workload", "print a preset, as a starting point for your own")
+    workload = add_command(
+        commands, "workload", "print a preset, as a starting point for your own workload"
+    )
     workload.add_argument(
         "name", nargs="?", metavar="NAME", help="the preset (default: list all presets)"
     )

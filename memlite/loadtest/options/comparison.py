@@ -16,8 +16,8 @@ def add_comparison(parser: argparse.ArgumentParser) -> None:
         "--backends",
         type=values.listed,
         metavar="LIST",
-        help="memory, file, gcs (an emulated bucket), valkey and memcached (those on the PATH), "
-        "redis-direct (the former without memlite), or URLs such as gs://bucket/prefix, each "
+        help="memory, file, gcs (an emulated bucket), valkey and memcached (found on the PATH), "
+        "redis-direct (valkey without memlite), or URLs such as gs://bucket/prefix, each "
         "optionally followed by =NAME "
         f"(default: {','.join(BACKENDS)}; memory with --cluster)",
     )
@@ -26,20 +26,20 @@ def add_comparison(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="HOST:PORT[=NAME]",
-        help="a running server to compare with; may be repeated",
+        help="running server to include in the comparison; may be repeated",
     )
     add(
         "--data-dir",
         type=Path,
         metavar="DIR",
-        help="directory of the file backend's file, on the disk to be measured (default: --out)",
+        help="directory for the file backend's file, on the disk to measure (default: --out)",
     )
     add(
         "--gcs-read-latency",
         type=values.checked(values.latency),
         default=READ_LATENCY,
         metavar="DIST",
-        help="read latency of the emulated bucket, in the syntax of gcs-emulator; empty for none "
+        help="read latency of the emulated bucket, in gcs-emulator's syntax; empty for none "
         "(default: %(default)s)",
     )
     add(
@@ -47,7 +47,7 @@ def add_comparison(parser: argparse.ArgumentParser) -> None:
         type=values.checked(values.latency),
         default=WRITE_LATENCY,
         metavar="DIST",
-        help="its write latency (default: %(default)s)",
+        help="write latency of the emulated bucket (default: %(default)s)",
     )
     add(
         "--server-option",
@@ -55,6 +55,5 @@ def add_comparison(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an option of the servers that are started, or of the nodes, such as near-cache=16m; "
-        "may be repeated",
+        help="option for the servers or nodes to start, such as near-cache=16m; may be repeated",
     )

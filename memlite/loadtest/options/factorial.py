@@ -14,17 +14,17 @@ def add_factorial(commands: Commands) -> None:
     factorial = add_command(
         commands,
         "factorial",
-        "measure all combinations of factors and say what matters; other options are those of "
-        "compare",
+        "measure all combinations of factors and report which of them matter; also accepts the "
+        "options of compare",
     )
-    factorial.usage = f"{NAME} factorial --factor OPTION=VALUE,VALUE ... [options of compare]"
+    factorial.usage = f"{NAME} factorial --factor OPTION=VALUE,VALUE ... [compare options]"
     add = factorial.add_argument
     add(
         "--factor",
         action="append",
         default=[],
         metavar="OPTION=VALUES",
-        help="an option of compare, a proxy or a server, and two values or more, such as "
+        help="option of compare, a proxy or a server, with two or more values, such as "
         "clients=2,16; may be repeated",
     )
     add(
@@ -39,13 +39,13 @@ def add_factorial(commands: Commands) -> None:
         type=values.checked(int),
         default=1,
         metavar="NUM",
-        help="random seed, of the order of runs as well (default: %(default)s)",
+        help="random seed, also for the order of runs (default: %(default)s)",
     )
     add(
         "--out",
         type=Path,
         metavar="DIR",
-        help="output directory; one with runs of the same experiment is completed "
+        help="output directory; an interrupted run of the same experiment in it is resumed "
         "(default: bench-results/<time>)",
     )
     add("--no-report", action="store_true", help="save the analysis without writing a report")

@@ -17,26 +17,27 @@ def add_hosts(add: Callable[..., object]) -> None:
         "--hosts",
         type=values.checked(values.hosts),
         metavar="LIST",
-        help="start nodes and proxies on these machines, in turn, through ssh: names or addresses, "
+        help="start nodes and proxies on these machines, in turn, over ssh: names or addresses, "
         "such as 10.0.0.2,admin@10.0.0.3 (default: this machine)",
     )
     add(
         "--ssh",
         type=values.checked(values.command),
         metavar="COMMAND",
-        help="ssh and its options, such as 'ssh -i key' (default: ssh)",
+        help="ssh command with its options, such as 'ssh -i key' (default: ssh)",
     )
     add(
         "--remote-memlite",
         type=values.checked(values.command),
         metavar="COMMAND",
-        help="memlite on these machines, of the same version and build (default: memlite)",
+        help="command that runs memlite on these machines, which must be the same version and "
+        "build (default: memlite)",
     )
     add(
         "--ports",
         type=values.checked(values.ports),
         metavar="FIRST:LAST",
-        help="the ports to listen on there, which a firewall lets through (default: any)",
+        help="ports to listen on there, such as those that a firewall allows (default: any)",
     )
 
 

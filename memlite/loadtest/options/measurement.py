@@ -27,7 +27,7 @@ def add_measuring(parser: argparse.ArgumentParser, clients: str) -> None:
         "--workload",
         default="mixed",
         metavar="NAME|FILE",
-        help="a preset, see 'memlite bench workload', or a TOML file (default: %(default)s)",
+        help="preset (see 'memlite bench workload') or TOML file (default: %(default)s)",
     )
     add_output(parser)
     add_workload(parser)

@@ -13,23 +13,23 @@ def add_models(commands: Commands) -> None:
     models = add_command(
         commands,
         "models",
-        "compare queueing models with results saved at several numbers of clients",
+        "compare queueing models with saved results for several numbers of clients",
     )
     add = models.add_argument
-    add("results", type=Path, metavar="RESULTS", help="results.json, or its directory")
+    add("results", type=Path, metavar="RESULTS", help="results.json or its directory")
     add(
         "--trace",
         type=Path,
         action="append",
         default=[],
         metavar="FILE",
-        help="what a proxy with --trace and --in-flight has written meanwhile; may be repeated",
+        help="trace that a proxy with --trace and --in-flight wrote in the run; may be repeated",
     )
     add(
         "--servers",
         type=values.checked(values.positive),
         metavar="NUM",
-        help="how many requests a server serves at a time (default: as many as it has threads "
-        "that are busy)",
+        help="number of requests that a server processes at a time (default: its number of busy "
+        "threads)",
     )
     add("--out", type=Path, metavar="DIR", help="output directory (default: that of the results)")

@@ -15,8 +15,8 @@ def add_multigets(commands: Commands) -> None:
     multigets = add_command(
         commands,
         "multigets",
-        "compare gets of several keys that are spread over the nodes behind a proxy with gets from "
-        "one of them",
+        "compare gets of several keys that are sharded over the nodes behind a proxy with gets of "
+        "keys that are all on one node",
     )
     add = multigets.add_argument
     options: tuple[tuple[str, Callable[[str], object], str, str, str], ...] = (
@@ -27,13 +27,25 @@ def add_multigets(commands: Commands) -> None:
             "LIST",
             "numbers of keys: 4, or first:last:step",
         ),
-        ("--nodes", values.positive, "3", "NUM", "nodes, and processes that generate load"),
-        ("--clients", values.positive, "6", "NUM", "concurrent clients, over all processes"),
-        ("--keys", values.positive, "1000", "NUM", "number of keys of each process"),
-        ("--value-size", values.size, "100", "NUM", "bytes of a value, such as 100 or 10k"),
+        (
+            "--nodes",
+            values.positive,
+            "3",
+            "NUM",
+            "number of nodes, and of processes that generate load",
+        ),
+        ("--clients", values.positive, "6", "NUM", "concurrent clients of all processes together"),
+        ("--keys", values.positive, "1000", "NUM", "number of keys per process"),
+        ("--value-size", values.size, "100", "NUM", "value size in bytes, such as 100 or 10k"),
         ("--duration", values.duration, "1s", "TIME", "length of a measurement"),
-        ("--repetitions", values.positive, "5", "NUM", "measurements of each size, either way"),
-        ("--seed", int, "1", "NUM", "random seed, of the order as well"),
+        (
+            "--repetitions",
+            values.positive,
+            "5",
+            "NUM",
+            "measurements per size, both sharded and from one node",
+        ),
+        ("--seed", int, "1", "NUM", "random seed, also for the order of measurements"),
     )
     for name, parse_text, default, metavar, text in options:
         add(
@@ -47,7 +59,7 @@ def add_multigets(commands: Commands) -> None:
         "--out",
         type=Path,
         metavar="DIR",
-        help="output directory; one with measurements of the same options is completed "
+        help="output directory; an interrupted run with the same options in it is resumed "
         "(default: bench-results/<time>)",
     )
     add_mix_systems(multigets)

@@ -16,7 +16,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="DIR",
-        help="output directory; one with an interrupted run of the same options is completed "
+        help="output directory; an interrupted run with the same options in it is resumed "
         "(default: bench-results/<time>)",
     )
     add_mix_systems(parser)
@@ -26,9 +26,9 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME[:NUM]",
-        help="the machine that all servers run on, from the table of machines, for performance per "
-        "watt and per price; several: how many, such as raspberry-pi-4b:5, or this option again; "
-        "with --hosts each cluster counts those that it ran on",
+        help="machine that all servers run on, from the table of machines, for performance per "
+        "watt and per price; for several, append their number, as in raspberry-pi-4b:5, or repeat "
+        "this option; with --hosts, each cluster counts the machines that it ran on",
     )
     add_prices(parser)
     add("--no-report", action="store_true", help="save the results without writing a report")
@@ -41,10 +41,10 @@ def add_prices(parser: argparse.ArgumentParser) -> None:
         "--machines",
         type=Path,
         metavar="FILE",
-        help="table of machines, their power and price (default: memlite's own)",
+        help="table of machines with their power and price (default: built-in)",
     )
     parser.add_argument(
-        "--prices", type=Path, metavar="FILE", help="price table (default: memlite's own)"
+        "--prices", type=Path, metavar="FILE", help="price table (default: built-in)"
     )
 
 
@@ -53,6 +53,6 @@ def add_mix_systems(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mix-systems",
         action="store_true",
-        help="complete measurements although the machine, Python, memlite or a server has changed "
-        "since; the report says so",
+        help="resume a run even if the machine, Python, memlite or a server has changed since; the "
+        "report notes the differences",
     )

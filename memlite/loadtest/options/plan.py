@@ -12,20 +12,20 @@ __all__ = ["add_plan"]
 def add_plan(commands: Commands) -> None:
     """Add the command."""
     plan = add_command(
-        commands, "plan", "say how many servers and machines a load needs, from saved results"
+        commands, "plan", "estimate how many servers and machines a load needs, from saved results"
     )
     add = plan.add_argument
     add(
         "results",
         type=Path,
         metavar="RESULTS",
-        help="results.json, or its directory; also that of a study",
+        help="results.json or its directory, or the directory of a study",
     )
     add(
         "--workload",
         default="mixed",
         metavar="NAME",
-        help="of a study: plan for this one of its workloads (default: %(default)s)",
+        help="workload of a study to plan for (default: %(default)s)",
     )
     add(
         "--rate",
@@ -39,19 +39,19 @@ def add_plan(commands: Commands) -> None:
         type=values.checked(values.positive_duration),
         required=True,
         metavar="TIME",
-        help="the longest acceptable 99th percentile of response times, such as 2ms",
+        help="longest acceptable 99th percentile of response times, such as 2ms",
     )
     add(
         "--keys",
         type=values.checked(values.positive),
         metavar="NUM",
-        help="number of items, for the memory",
+        help="number of items, to estimate the memory that they need",
     )
     add(
         "--value-size",
         type=values.checked(values.size),
         metavar="SIZE",
-        help="bytes of a value, such as 1k (default: as measured)",
+        help="value size in bytes, such as 1k (default: as measured)",
     )
     add(
         "--hit-ratio",
@@ -64,8 +64,8 @@ def add_plan(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="consider this machine only; may be repeated (default: those in the table of machines "
-        "that are rented, and whose cores and price are known)",
+        help="consider only this machine; may be repeated (default: all rented machines in the "
+        "table of machines whose cores and price are known)",
     )
     add("--json", action="store_true", help="print JSON")
     add_prices(plan)

@@ -14,7 +14,7 @@ def add_report(commands: Commands) -> None:
         commands, "report", "write a report from saved results, or compare several"
     )
     report.add_argument(
-        "results", nargs="+", type=Path, metavar="RESULTS", help="results.json, or its directory"
+        "results", nargs="+", type=Path, metavar="RESULTS", help="results.json or its directory"
     )
     report.add_argument(
         "--out",

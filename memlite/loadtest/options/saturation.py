@@ -14,14 +14,14 @@ def add_saturation(parser: argparse.ArgumentParser) -> None:
     add(
         "--find-knee",
         action="store_true",
-        help="raise clients (with --rate: the rate) from the first value until throughput stops "
-        "growing",
+        help="increase the number of clients (with --rate: the rate) from the first value until "
+        "throughput stops growing",
     )
     add(
         "--slo",
         type=values.checked(values.duration),
         metavar="TIME",
-        help="also stop when p99 exceeds this",
+        help="also stop when p99 exceeds TIME",
     )
     add("--most", type=values.checked(values.number), metavar="NUM", help="highest load to try "
         "(default: 1024 clients, 1000000/s)")  # fmt: skip

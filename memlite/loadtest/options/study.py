@@ -15,29 +15,30 @@ def add_study(commands: Commands) -> None:
         commands,
         "study",
         "measure servers, proxies and clusters of both, and write a report with all tables and "
-        "figures; other options are those of compare",
+        "figures; also accepts the options of compare",
     )
-    study.usage = f"{NAME} study [--quick] [options] [options of compare]"
+    study.usage = f"{NAME} study [--quick] [options] [compare options]"
     add = study.add_argument
-    add("--quick", action="store_true", help="measure for 5 minutes, not for 80")
+    add("--quick", action="store_true", help="measure for 5 minutes instead of 80")
     add(
         "--backend",
         choices=("memory", "file", "memcached"),
         default="memory",
-        help="of the nodes; memcached: the one on the PATH (default: %(default)s)",
+        help="backend of the nodes; memcached is the one on the PATH (default: %(default)s)",
     )
     add(
         "--clients",
         type=values.checked(values.numbers),
         metavar="LIST",
-        help="concurrent clients, three numbers or more (default: 1,2,4,8,16,32,64,128; quick: "
+        help="concurrent clients, at least three numbers (default: 1,2,4,8,16,32,64,128; quick: "
         "1,4,16,64)",
     )
     add(
         "--in-flight",
         type=values.checked(values.numbers),
         metavar="LIST",
-        help="limits of the proxies, two or more (default: 8,16,32,64; quick: 8,64 for one node)",
+        help="limits of the proxies' requests in flight, at least two (default: 8,16,32,64; quick: "
+        "8,64 for one node)",
     )
     add(
         "--duration",
@@ -55,27 +56,27 @@ def add_study(commands: Commands) -> None:
         "--repetitions",
         type=values.checked(values.positive),
         metavar="NUM",
-        help="number of repetitions (default: 3; quick: 2 of the experiment)",
+        help="number of repetitions (default: 3; quick: 2 for the experiment)",
     )
     add(
         "--workers",
         type=values.checked(values.positive),
         default=3,
         metavar="NUM",
-        help="load generators: processes that run the clients (default: %(default)s)",
+        help="worker processes that run the clients (default: %(default)s)",
     )
     add(
         "--seed",
         type=values.checked(int),
         default=1,
         metavar="NUM",
-        help="random seed of the experiment's order (default: %(default)s)",
+        help="random seed for the order of the experiment's runs (default: %(default)s)",
     )
     add(
         "--out",
         type=Path,
         metavar="DIR",
-        help="output directory; one with a part of the same study is completed "
+        help="output directory; an interrupted run of the same study in it is resumed "
         "(default: bench-results/<time>)",
     )
     add_mix_systems(study)

@@ -15,7 +15,7 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
         "--mix",
         type=values.checked(values.mix),
         metavar="OP=SHARE,...",
-        help="such as get=10,set=1",
+        help="operations and their shares, such as get=10,set=1",
     )
     add(
         "--keys",
@@ -41,14 +41,14 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
         "--value-size",
         type=values.checked(values.sizes),
         metavar="LIST",
-        help="bytes: 100, or 100,1k,10k to measure each",
+        help="value size in bytes: 100, or 100,1k,10k to measure each",
     )
     add(
         "--ttl",
         dest="ttl",
         type=values.checked(int),
         metavar="SECONDS",
-        help="expiry of stored items",
+        help="expiration time of stored items",
     )
     add(
         "--trace",
@@ -61,7 +61,7 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
         dest="load.pipeline",
         type=values.checked(values.positive),
         metavar="NUM",
-        help="most requests in flight on a connection",
+        help="maximum number of requests in flight on a connection",
     )
     add(
         "--multiget",
@@ -81,7 +81,7 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
         "--rate",
         type=values.checked(values.rates),
         metavar="LIST",
-        help="open loop: operations per second over all clients; a list measures each",
+        help="open loop: operations per second of all clients together; a list measures each rate",
     )
     add(
         "--arrivals",
@@ -97,7 +97,7 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
         help="pause between a reply and the next request",
     )
     add("--operations", dest="load.operations", type=values.checked(values.count), metavar="NUM",
-        help="operations per repetition over all clients, instead of --duration")  # fmt: skip
+        help="operations of all clients per repetition, instead of --duration")  # fmt: skip
     add(
         "--duration",
         dest="load.duration",

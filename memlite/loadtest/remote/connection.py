@@ -78,7 +78,7 @@ class Connection:
         """
         found = self._receive()
         if "memlite" not in found:
-            raise StartError(f"bench: {self._host}: no launcher answers there, but {found}")
+            raise StartError(f"bench: {self._host}: expected a launcher's greeting, got {found}")
         return found
 
     def ask(self, request: str, of: object = None) -> Any:
@@ -149,7 +149,7 @@ class Connection:
             found = None
         if not isinstance(found, dict):
             said = line.decode("utf-8", "replace").strip()
-            raise StartError(f"bench: {self._host}: no launcher answers there, but {said!r}")
+            raise StartError(f"bench: {self._host}: expected a launcher's reply, got {said!r}")
         return found
 
     def _lost(self) -> StartError:
@@ -162,5 +162,5 @@ class Connection:
         said = self._errors.read().decode("utf-8", "replace").strip()
         reason = last_line(said) if said else f"the connection was lost (exit code {code})"
         if code == _NOT_FOUND:
-            reason += " (--remote-memlite names the memlite there)"
+            reason += " (specify memlite's path there with --remote-memlite)"
         return StartError(f"bench: {self._host}: {reason}")

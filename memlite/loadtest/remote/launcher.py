@@ -152,7 +152,7 @@ class _Launcher:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind((self._host, port))
                 return port
-        raise StartError(f"--ports: all from {self._ports[0]} to {self._ports[-1]} are taken")
+        raise StartError(f"--ports: all from {self._ports[0]} to {self._ports[-1]} are in use")
 
     def _check(self, pid: int) -> None:
         """Check that a process is running.

@@ -134,7 +134,7 @@ class RemoteMachine:
         if there != here:
             raise StartError(
                 f"bench: {self.host}: memlite is version {there} there and {here} here; install "
-                "the same"
+                "the same version and build"
             )
         machine = found["machine"]
         self._placed = Placed(self.host, int(machine["cores"]), str(machine["cpu"]))

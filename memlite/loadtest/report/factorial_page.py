@@ -90,13 +90,13 @@ def _subtitle(design: Design, measured: Sequence[Measured]) -> str:
     count = len(design.combinations)
     return (
         f"{date(ordered[0].results.started)}, {count} combinations × {design.repetitions} "
-        f"repetitions in random order, {units.duration(seconds * 1e6)} of measuring"
+        f"repetitions in random order, {units.duration(seconds * 1e6)} of measurements"
     )
 
 
 def _facts(design: Design) -> list[tuple[str, Any]]:
     return [
-        ("Options of all runs", " ".join(design.common)),
+        ("Options common to all runs", " ".join(design.common)),
         ("Repetitions", design.repetitions),
         ("Seed", design.seed),
     ]

@@ -40,7 +40,7 @@ def variation(design: Design, analyses: Sequence[Analysis]) -> Plot:
             for style in target_styles([*design.names, "together", "errors"], theme).values()
         ]
         styles[-1] = TargetStyle("repetitions (errors)", theme.grid, "s", "")
-        styles[-2] = TargetStyle("factors together", theme.muted, "s", "")
+        styles[-2] = TargetStyle("interactions", theme.muted, "s", "")
         for row, analysis in enumerate(analyses):
             left = 0.0
             for share, style in zip(_shares(design, analysis), styles, strict=True):
@@ -64,8 +64,8 @@ def variation(design: Design, analyses: Sequence[Analysis]) -> Plot:
     return Plot(
         "variation",
         title,
-        "How much of the differences between all runs is due to each factor, to factors that "
-        "change each other's effects, and to what differs between repetitions of the same run.",
+        "How much of the variation between all runs is due to each factor, to interactions between "
+        "factors, and to differences between repetitions of the same run.",
         draw,
     )
 
@@ -135,13 +135,12 @@ def interactions(design: Design, analysis: Analysis) -> Plot | None:
         _value_axes(all_axes, columns, drawn, analysis)
         return add_legend(figure, theme, [])
 
-    few = f" Of {len(pairs)} pairs, these explain most." if len(pairs) > len(chosen) else ""
+    few = f" Of {len(pairs)} pairs, these explain the most." if len(pairs) > len(chosen) else ""
     scale = ", on a log scale" if result.multiplicative else ""
     return Plot(
         f"interactions-{response.name.replace('_', '-')}",
         title,
-        f"Lines that are parallel{scale} belong to factors that do not change each other's "
-        f"effects.{few}",
+        f"Lines that are parallel{scale} belong to factors that do not interact.{few}",
         draw,
     )
 

@@ -74,9 +74,9 @@ def residuals(analysis: Analysis, measured: Sequence[Measured]) -> Plot | None:
     return Plot(
         f"residuals-{response.name.replace('_', '-')}",
         title,
-        "A model fits if its residuals are spread equally widely wherever it predicts much or "
-        "little (left), lie on the line, as those of normally distributed errors do (middle), and "
-        "show no trend from the first run to the last (right).",
+        "A model fits if its residuals are spread as widely at low predictions as at high ones "
+        "(left), lie on the line, as normally distributed errors do (middle), and show no trend "
+        "from the first run to the last (right).",
         draw,
     )
 

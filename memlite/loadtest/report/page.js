@@ -1,6 +1,6 @@
 "use strict";
-// Figures: the value of a marker that is pointed at, and series that can be hidden. Tables: copying.
-// Everything is on the page without this script as well.
+// Figures: show the value of the marker under the pointer, and hide or show series. Tables: copy their text.
+// The page shows everything without this script as well.
 const tip = document.createElement("div");
 tip.className = "tip";
 tip.setAttribute("role", "status");
@@ -62,7 +62,7 @@ for (const button of document.querySelectorAll("[data-copy]")) {
       await navigator.clipboard.writeText(text.textContent);
       button.textContent = "Copied";
     } catch {
-      // Not every browser lets a page that is a file do that: select the text instead.
+      // Not every browser gives a local file access to the clipboard: select the text instead.
       getSelection().selectAllChildren(text);
       button.textContent = "Selected: press Ctrl+C";
     }

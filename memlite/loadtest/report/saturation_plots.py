@@ -60,8 +60,9 @@ def saturation(data: PlotData) -> list[Plot]:
         Plot(
             "saturation",
             title,
-            "Markers are repetitions, lines the fitted law with its 95% confidence band. A ring is "
-            "the knee: the fewest clients from which on throughput is within 5% of the highest. "
+            "Markers are repetitions, lines the fitted law with its 95% confidence band. A ring "
+            "marks the knee: the smallest number of clients from which on throughput is within 5% "
+            "of the highest. "
             "Where a line leaves the markers, the law does not describe the target.",
             draw,
         )

@@ -79,7 +79,7 @@ def timeline(data: PlotData) -> list[Plot]:
             title,
             "Each line is one repetition, and each row a target. Level lines indicate a steady "
             "state; dips in throughput that coincide with latency peaks are pauses of the server "
-            "or the machine. Shaded is what MSER-5 finds to be warm-up or cool-down.",
+            "or the machine. Shaded areas are warm-up or cool-down according to MSER-5.",
             draw,
         )
     ]

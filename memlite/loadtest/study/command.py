@@ -100,7 +100,7 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
 def exit_code(measured: Measured) -> int:
     """Return the exit code of a complete study: 0, or 1, with a message, if requests failed."""
     if measured.failed or any(run.errors for run in measured.gets):
-        sys.stderr.write("memlite: bench: requests have failed; the results say how\n")
+        sys.stderr.write("memlite: bench: some requests failed; see the results for details\n")
         return _ERRORS
     return 0
 

@@ -38,14 +38,14 @@ def parse_common(backend: str, others: Sequence[str]) -> argparse.Namespace:
             raise ConfigError(f"bench: study: --{name} is set by the study itself{hint}")
         if name in _OF_NO_USE:
             raise ConfigError(
-                f"bench: study: --{name} is not for a study, which measures servers that it starts "
-                "in a closed loop; use 'memlite bench compare' or 'run'"
+                f"bench: study: --{name} cannot be used in a study, which only measures servers "
+                "that it starts, in a closed loop; use 'memlite bench compare' or 'run'"
             )
     found = parse(["compare", f"--backends={backend}", *others])
     if found is None:
-        raise ConfigError("bench: --help belongs before other options")
+        raise ConfigError("bench: --help must come before other options")
     if len(found.value_size or [0]) > 1:
-        raise ConfigError("bench: study: --value-size: one size, not several")
+        raise ConfigError("bench: study: --value-size: only one size is allowed")
     return found
 
 

@@ -168,11 +168,13 @@ def study(scale: Scale, backend: str, others: Sequence[str], seed: int) -> Study
     )
     middle = scale.clients[len(scale.clients) // 2]
     if len(scale.clients) < 3:
-        raise ConfigError("bench: --clients: a study needs three numbers of clients or more")
+        raise ConfigError("bench: --clients: a study requires at least three numbers of clients")
     if middle < _NODES:
-        raise ConfigError(f"bench: --clients: half of the numbers must be {_NODES} or more")
+        raise ConfigError(
+            f"bench: --clients: at least half of the numbers must be {_NODES} or more"
+        )
     if len(scale.in_flight) < 2:
-        raise ConfigError("bench: --in-flight: a study needs two limits or more")
+        raise ConfigError("bench: --in-flight: a study requires at least two limits")
     low, high = scale.in_flight[0], scale.in_flight[:3][-1]
     common = parse_common(backend, others)
     keys = getattr(common, "keys.count")

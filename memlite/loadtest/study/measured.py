@@ -24,7 +24,7 @@ from memlite.loadtest.units import duration, grouped, percent
 __all__ = ["Measured", "answer", "doubts"]
 
 _WORDS = {"read-only": "reads", "write-only": "writes", "mixed": "reads and writes (10 to 1)"}
-_CANNOT_BE_TOLD: Final = "the difference cannot be told from chance"
+_CANNOT_BE_TOLD: Final = "the difference is not statistically significant"
 # The half-width of an interval, as a share of the mean, above which a warning is due.
 _MAX_SPREAD: Final = 0.25
 
@@ -81,11 +81,11 @@ def doubts(measured: Measured) -> Iterator[str]:
     if limited:
         yield (
             f"The load generator was the bottleneck in {limited} of {len(points)} measurements: "
-            "servers and proxies may be able to do more."
+            "servers and proxies may be faster than the figures suggest."
         )
     doubt = machine_doubt(points)
     if doubt:
-        yield f"While it was measured, {doubt}: on a quiet machine the figures may differ."
+        yield f"During the measurements, {doubt}: on a quiet machine the figures may differ."
     widest = max(
         (spread(point) for results in measured.sweeps.values() for point in results.points),
         default=0.0,
@@ -106,8 +106,8 @@ def _of_checks(sweeps: Sequence[Results]) -> Iterator[str]:
         often = Counter(reason for reasons in found for reason in reasons)
         ((reason, count),) = often.most_common(1)
         yield (
-            f"Checks doubt {len(found)} of {len(points)} measurements of the sweeps; the commonest "
-            f"reason is {reason!r}, of {count}."
+            f"Checks cast doubt on {len(found)} of {len(points)} measurements of the sweeps; the "
+            f"most common reason is {reason!r}, in {count} of them."
         )
 
 
@@ -144,7 +144,7 @@ def _of_proxies(workload: str, found: Sequence[Line], direct: Sequence[Line]) ->
     doubt = "" if _differ(best.saturated, alone, _throughput) else f" ({_CANNOT_BE_TOLD})"
     return (
         f"One node behind {best.name}: up to {plus_minus(best.saturated.throughput)} "
-        f"{_WORDS[workload]} per second, {percent(share)} of those without a proxy{doubt}; "
+        f"{_WORDS[workload]} per second, {percent(share)} of the rate without a proxy{doubt}; "
         f"{_delay(best, direct[0])}."
     )
 
@@ -156,7 +156,7 @@ def _delay(proxied: Line, direct: Line) -> str:
     fewest = min(points.keys() & others.keys())
     one, other = points[fewest], others[fewest]
     if not _differ(one, other, _response_time):
-        return f"with {_clients(fewest)}, the difference in response time is within the variation"
+        return f"with {_clients(fewest)}, the difference in response time is not significant"
     more = one.response["all"].mean - other.response["all"].mean
     longer = "longer" if more >= 0 else "less"
     return f"with {_clients(fewest)}, a response takes {duration(abs(more))} {longer}"

@@ -48,7 +48,9 @@ def runs_of(path: Path, workload: str) -> list[Results]:
     found = [run for run in runs if run.workload.get("name") == workload]
     if not found:
         known = ", ".join(dict.fromkeys(str(run.workload.get("name")) for run in runs)) or "none"
-        raise ConfigError(f"bench: --workload: the study has no {workload!r} yet, but {known}")
+        raise ConfigError(
+            f"bench: --workload: the study has no results for {workload!r} yet; available: {known}"
+        )
     return found
 
 
@@ -78,7 +80,8 @@ def check(folder: Path, study: Study) -> bool:
     design = json.loads(orjson.dumps(_design(study)))  # as it is read back
     if not isinstance(before, dict) or {**before, **design} != before:
         raise ConfigError(
-            f"bench: --out {folder} contains something other than this study; choose another folder"
+            f"bench: --out {folder} contains data that is not from this study; "
+            "choose another folder"
         )
     return True
 

@@ -98,8 +98,9 @@ def times_plot(name: str, title: str, found: Sequence[Line]) -> Plot | None:
     return Plot(
         name,
         title,
-        "At the fewest clients with which throughput is within 5% of its highest. The first two "
-        "are what the proxies measured; the rest is what the clients saw in addition.",
+        "At the smallest number of clients whose throughput is within 5% of the highest. The "
+        "proxies measured the first two parts; the rest is the additional time that the clients "
+        "measured.",
         draw,
     )
 

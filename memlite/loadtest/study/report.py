@@ -108,7 +108,7 @@ def _subtitle(measured: Measured) -> str:
     where = "" if not machines else f"; servers and proxies on {machines} other machine"
     where += "s" if machines > 1 else ""
     return (
-        f"{date(first.started)}, {first.machine.get('cpu', 'an unknown processor')}, "
+        f"{date(first.started)}, {first.machine.get('cpu', 'unknown processor')}, "
         f"{first.machine.get('cores', '?')} cores; {first.workers} load generators, "
         f"{scale.repetitions} repetitions of {scale.duration:g} s{where}"
     )
@@ -120,7 +120,7 @@ def sections(measured: Measured) -> Iterator[Section]:
     yield Section(
         "direct",
         "Without a proxy",
-        ["Clients know the servers, and hash keys over them."],
+        ["Clients know the servers, and distribute keys among them by hashing."],
         [table_of_direct(lines(sweeps, "direct"))],
         [
             sweep_plot(
@@ -133,7 +133,7 @@ def sections(measured: Measured) -> Iterator[Section]:
     yield Section(
         "proxied",
         "One node behind proxies",
-        ["A proxy has a limited number of requests in flight; others wait in its queue."],
+        ["A proxy limits the number of requests in flight; further requests wait in its queue."],
         [table_of_proxied(proxied)],
         [
             *(
@@ -157,7 +157,7 @@ def sections(measured: Measured) -> Iterator[Section]:
     yield Section(
         "writes",
         "Writes to the whole system",
-        ["Each write goes through one of two proxies to all nodes, which must all have it."],
+        ["Each write goes through one of two proxies to all nodes, each of which must store it."],
         [table_of_writes(writes)],
         [
             sweep_plot("writes", "Writes to three nodes through two proxies", writes),
@@ -168,7 +168,7 @@ def sections(measured: Measured) -> Iterator[Section]:
     yield Section(
         "whole",
         "Reads and writes through one proxy to three nodes",
-        ["Each item is on one node, and the proxy has no limit: what most would use."],
+        ["Each item is on one node, and the proxy has no limit: the most common configuration."],
         [replace(table_of_direct(whole), name="whole", title="Highest throughput")],
         [sweep_plot("whole", "Reads and writes through one proxy to three nodes", whole)],
     )
@@ -179,7 +179,12 @@ def sections(measured: Measured) -> Iterator[Section]:
         yield Section(
             "machines",
             "Machines",
-            [f"Clients ran on another machine. Gets of several keys: as {_OF_MULTIGETS}."],
+            [
+                (
+                    "Clients ran on another machine. For gets of several keys, processes were "
+                    f"placed as for {_OF_MULTIGETS}."
+                )
+            ],
             [table_of_machines(placed)],
         )
 

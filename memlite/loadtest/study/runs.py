@@ -107,7 +107,7 @@ class Sweeps:
         arguments = self.study.arguments(sweep)
         parsed = parse(arguments)
         if parsed is None:
-            raise ConfigError("bench: --help belongs before other options")
+            raise ConfigError("bench: --help must come before other options")
         return replace(plan_of(parsed, arguments, self.folder, self.machines), bursts=False)
 
     def _loaded(self, sweep: Sweep) -> Results | None:
@@ -121,7 +121,9 @@ class Sweeps:
         if (results.workload, results.workers) != (workload, plan.workers) or measured != {
             (level.clients, level.rate) for level in plan.levels
         }:
-            raise ConfigError(f"bench: {path} was measured in another way; choose another folder")
+            raise ConfigError(
+                f"bench: {path} was measured with other options; choose another folder"
+            )
         # There are some if the study was killed after saving the results.
         self._kept(sweep).remove()
         return results

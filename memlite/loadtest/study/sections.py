@@ -17,8 +17,8 @@ __all__ = ["Line", "lines", "plus_minus", "table_of_direct", "table_of_proxied",
 _CLOCK: Final = 0.1  # microseconds
 _NO_LIMIT: Final = "none was busy"
 _BATCHES: Final = (
-    "The time at a node is a mean over batches of requests, and that in service one over requests: "
-    "the former can be the larger one."
+    "The time at a node is a mean over batches of requests, but the service time is a mean over "
+    "requests, so the time at a node can be longer."
 )
 
 
@@ -86,8 +86,9 @@ def table_of_direct(found: Sequence[Line]) -> Table:
             [f"{one.sweep.workload}, {one.name.partition(',')[0]}", *_usual(one), *_nodes(one)]
             for one in found
         ],
-        "At the fewest clients with which throughput is within 5% of its highest. Intervals have a "
-        "confidence of 95%, over repetitions. Time: processor time of all servers.",
+        "At the smallest number of clients whose throughput is within 5% of the highest. Intervals "
+        "are 95% confidence intervals over repetitions. Time per operation: processor time of all "
+        "servers.",
     )
 
 
@@ -108,9 +109,10 @@ def table_of_proxied(found: Sequence[Line]) -> Table:
             [f"{one.sweep.workload}, {one.name}", *_usual(one), *_times(one), *_proxies(one)]
             for one in found
         ],
-        "Times in the queue, in service and at the node are what the proxies measured: before a "
-        "worker took the request, from then to the node's reply, and from the write to the node to "
-        f"its reply. {_BATCHES} Queue length: as each request found it.",
+        "The proxies measured the times in the queue (until a worker takes the request), in "
+        "service (from then until the node's reply) and at the node (from the write to the node "
+        f"until its reply). {_BATCHES} Queue length: the mean number of requests that an arriving "
+        "request finds in the queue.",
     )
 
 
@@ -135,8 +137,8 @@ def table_of_writes(found: Sequence[Line]) -> Table:
         "Highest throughput of writes to the whole system",
         [Column("", text=True), *(Column(f"{one.sweep.in_flight} in flight") for one in found)],
         [list(row) for row in zip(titles, *columns, strict=True)],
-        "Each write goes to all nodes. By the law: the clients, divided by the time that the "
-        "proxies saw, in the queue, in service and between a reply and the next request. "
+        "Each write goes to all nodes. By the law: the number of clients, divided by the time that "
+        "the proxies measured in the queue, in service and between a reply and the next request. "
         f"{_BATCHES}",
     )
 

@@ -185,7 +185,7 @@ static void name(Wanted *w, const char *key, uint32_t length, uint64_t hash) {
     *w = (Wanted){key, length, (uint32_t)hash, hash >> 50};
 }
 static int want(PyObject *line, Wanted *w) {
-    if (!PyBytes_CheckExact(line)) { PyErr_SetString(PyExc_TypeError, "a line is bytes"); return -1; }
+    if (!PyBytes_CheckExact(line)) { PyErr_SetString(PyExc_TypeError, "a line must be bytes"); return -1; }
     Py_ssize_t size = PyBytes_GET_SIZE(line);
     const char *text = PyBytes_AS_STRING(line);
     if (size < 7 || size > 256 || memcmp(text, "get ", 4) || text[size - 1] != '\n' || text[size - 2] != '\r') return 0;
@@ -950,7 +950,7 @@ static PyObject *put(Table *t, PyObject *const *a, Py_ssize_t count) {
     if (wanted < 0 || PyErr_Occurred()) return NULL;
     Py_ssize_t length = PyBytes_GET_SIZE(a[1]), extra = PyBytes_GET_SIZE(a[5]);
     if (!wanted || extra > UINT16_MAX || length > UINT32_MAX / 2) {
-        PyErr_SetString(PyExc_ValueError, "not a line, or too much"); return NULL;
+        PyErr_SetString(PyExc_ValueError, "not a request line, or too large"); return NULL;
     }
     if (settle(t)) return NULL;
     uint64_t unique, size = record_size((uint32_t)length, (uint32_t)extra);
@@ -1269,7 +1269,7 @@ static PyObject *recover(Table *t, PyObject *const *a, Py_ssize_t count) {
     Header *h = t->header;
     note(h->victim, 0);
     int64_t left = mark(t), items = 0;
-    const char *wrong = "a slot points to no record";
+    const char *wrong = "a slot does not point to a record";
     if (left < 0) goto damaged;
     memset(t->slots, 0, (uint64_t)h->slots * REGIONS * (sizeof *t->slots + sizeof *t->states + sizeof *t->ghosts));
     uint64_t serial = 0;
@@ -1286,22 +1286,22 @@ static PyObject *recover(Table *t, PyObject *const *a, Py_ssize_t count) {
         for (int n = 0; n < COUNTERS; n++) note(s->dead[n], 0);
         for (uint64_t at = 0, size; at < used; at += size) {
             Record *r = (Record *)(segment_base(t, s) + at);
-            wrong = "a record is longer than its segment";
+            wrong = "a record exceeds its segment";
             if (at + sizeof(Record) > used || at + (size = record_size(r->length, r->extra)) > used) goto damaged;
             int kind = peek(r->kind);
             note(r->kind, (uint8_t)((kind & ~LIVE) | DEAD));
             if (!(kind & LIVE)) continue;
             left--;
-            wrong = "a record is no item";
+            wrong = "a record is not an item";
             if (!whole(r)) goto damaged;
             double expires = as_double(peek(r->expires));
-            wrong = "an expiry is no time";
+            wrong = "invalid expiry time";
             if (!(expires >= 0 && expires <= LATEST)) goto damaged;
-            wrong = "a cas unique was never given";
+            wrong = "a cas unique was never assigned";
             if (r->unique / REGIONS > serial) goto damaged;
             if (expires) note(r->expires, as_bits(expires + shift));
             if (peek(s->epoch) != peek(h->epoch) || (expires && expires + shift <= time)) continue;
-            wrong = "two records have one key";
+            wrong = "two records have the same key";
             int entered = enter(t, r, moved(r->hash, later));
             if (entered == -2) return NULL;
             if (entered < 0) goto damaged;
@@ -1347,7 +1347,7 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *words) {
     Header *h = t->header = (Header *)t->base;
     if ((uint64_t)t->buffer.len < 4096 || memcmp(h->magic, "memlite", 8) || h->version != VERSION
         || h->regions != REGIONS || h->size != (uint64_t)t->buffer.len) {
-        PyErr_SetString(PyExc_ValueError, "not a table of this layout");
+        PyErr_SetString(PyExc_ValueError, "not a table, or one with a different layout");
         Py_DECREF(t);
         return NULL;
     }
@@ -1367,20 +1367,20 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *words) {
 }
 
 static PyMethodDef methods[] = {
-    {"find", (PyCFunction)find, METH_O, "The reply to a get by its line, or None; counts as a use."},
-    {"get", (PyCFunction)get, METH_O, "All of an item, or None."},
-    {"store", (PyCFunction)(void (*)(void))put, METH_FASTCALL, "Store, perhaps on a condition."},
-    {"delete", (PyCFunction)(void (*)(void))drop, METH_FASTCALL, "Remove, perhaps on a condition."},
+    {"find", (PyCFunction)find, METH_O, "Return the reply to a get by its line, or None; counts as a use."},
+    {"get", (PyCFunction)get, METH_O, "Return a whole item, or None."},
+    {"store", (PyCFunction)(void (*)(void))put, METH_FASTCALL, "Store an item, optionally on a condition."},
+    {"delete", (PyCFunction)(void (*)(void))drop, METH_FASTCALL, "Remove an item, optionally on a condition."},
     {"touch", (PyCFunction)(void (*)(void))touch, METH_FASTCALL, "Set an expiry."},
-    {"hold", (PyCFunction)(void (*)(void))hold, METH_FASTCALL, "Keep others from changing a key until `release`."},
-    {"release", (PyCFunction)release, METH_NOARGS, "See `hold`."},
-    {"flush", (PyCFunction)flush, METH_O, "Make every item absent, now or at a time."},
+    {"hold", (PyCFunction)(void (*)(void))hold, METH_FASTCALL, "Prevent others from changing a key until `release`."},
+    {"release", (PyCFunction)release, METH_NOARGS, "End a `hold`."},
+    {"flush", (PyCFunction)flush, METH_O, "Invalidate all items, now or at a given time."},
     {"drop_flushed", (PyCFunction)drop_flushed, METH_O, "Forget an item that was flushed."},
-    {"init_locks", (PyCFunction)init_locks, METH_NOARGS, "Once for a mapping."},
-    {"park", (PyCFunction)park, METH_NOARGS, "Free a segment, give its memory back, and use it no more."},
+    {"init_locks", (PyCFunction)init_locks, METH_NOARGS, "Initialize the locks, once for a mapping."},
+    {"park", (PyCFunction)park, METH_NOARGS, "Free a segment, return its memory, and stop using it."},
     {"unpark", (PyCFunction)unpark, METH_O, "Use a segment again."},
-    {"recover", (PyCFunction)(void (*)(void))recover, METH_FASTCALL, "Make the index again."},
-    {"attach", (PyCFunction)attach, METH_O, "Become the worker of a number."},
+    {"recover", (PyCFunction)(void (*)(void))recover, METH_FASTCALL, "Rebuild the index."},
+    {"attach", (PyCFunction)attach, METH_O, "Become the worker with this number."},
     {NULL},
 };
 #include <structmember.h>
@@ -1399,7 +1399,7 @@ static PyMemberDef members[] = {
 };
 static PyTypeObject type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "memlite.memory.shared._native.Table",
-    .tp_doc = "Items by request line, in a mapping that processes share.", .tp_basicsize = sizeof(Table), .tp_flags = Py_TPFLAGS_DEFAULT, .tp_new = make,
+    .tp_doc = "Items by request line, in a mapping shared by processes.", .tp_basicsize = sizeof(Table), .tp_flags = Py_TPFLAGS_DEFAULT, .tp_new = make,
     .tp_dealloc = (destructor)dealloc, .tp_methods = methods, .tp_members = members,
 };
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "The shared table in C.", -1, NULL};

@@ -63,7 +63,7 @@ class MemoryFile:
         except OSError as error:
             os.close(self.descriptor)
             taken = error.errno in (errno.EAGAIN, errno.EACCES)
-            why = "another server uses it" if taken else error.strerror
+            why = "in use by another server" if taken else error.strerror
             raise StartError(f"-e: {path}: {why}") from None
         except StartError:
             os.close(self.descriptor)
@@ -92,16 +92,16 @@ class MemoryFile:
         if not there.strip(b"\0"):
             return ""
         if len(there) < KEPT_AT + KEPT.size:
-            return "it is cut off"
+            return "it is truncated"
         _, version, regions, size, *numbers = HEADER.unpack_from(there)
         if (version, regions) != (VERSION, REGIONS):
-            return "another version has made it"
+            return "it was created by another version"
         if size != layout.size:
-            return f"it is from -m {size >> 20}"
+            return f"it was created with -m {size >> 20}"
         if os.fstat(self.descriptor).st_size != size:
-            return "it is cut off"
+            return "it is truncated"
         if numbers[2] != layout.segment_size:
-            return "it is from another -I"
+            return "it was created with another -I"
         if not there.startswith(layout.header()):
             return "its header is damaged"
         return None

@@ -204,7 +204,7 @@ class Layout:
             HEADER.unpack_from(memory)
         )
         if magic != MAGIC or version != VERSION or regions != REGIONS or size != len(memory):
-            raise ConfigError("not a table of this layout")
+            raise ConfigError("not a table, or one with a different layout")
         return cls(size, slots, segments, segment_size, *places)
 
     def header(self) -> bytes:

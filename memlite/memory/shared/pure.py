@@ -1072,7 +1072,7 @@ class PureTable:
             The cas unique; 0 if the condition does not hold, -1 if there is no room.
         """
         if not _is_line(line):
-            raise ValueError("not a line, or too much")
+            raise ValueError("not a request line, or too large")
         if self._flush_at[0]:
             self._settle()
         size = RECORD_SIZE + 7 + len(reply) + len(extra) & ~7

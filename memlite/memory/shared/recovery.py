@@ -111,7 +111,7 @@ class _Recovery:
     def _mark(self) -> int:
         """Mark the records that slots point to, and store each one's state in place of its hash."""
         layout, narrow, memory = self._layout, self._narrow, self._memory
-        wrong = "a slot points to no record"
+        wrong = "a slot does not point to a record"
         for at in range(0, _NARROW * layout.segments, _NARROW):
             state, used = narrow[at + 6], narrow[at + 8]
             _check(state <= EVICTING and used <= layout.segment_size and not used % 8, wrong)
@@ -139,7 +139,7 @@ class _Recovery:
         marked = entered = latest = 0
         start = at
         while at < end:
-            wrong = "a record is longer than its segment"
+            wrong = "a record exceeds its segment"
             _check(at + RECORD_SIZE <= end, wrong)
             record = RECORD.unpack_from(memory, at)
             place, at = at, at + record_size(record[0], record[5])
@@ -172,8 +172,8 @@ class _Recovery:
         length, state, unique, expires, _, extra, size, kind = record
         kind &= ~(LIVE | DEAD)
         key = _key_of(self._memory, place + RECORD_SIZE, length, extra, size, kind)
-        _check(0 <= expires <= _LATEST, "an expiry is no time")
-        _check(unique // REGIONS <= self._serial, "a cas unique was never given")
+        _check(0 <= expires <= _LATEST, "invalid expiry time")
+        _check(unique // REGIONS <= self._serial, "a cas unique was never assigned")
         if expires:
             expires += self._shift
             self._view[place + 16 : place + 24].cast("d")[0] = expires
@@ -205,7 +205,7 @@ class _Recovery:
             length, other, _, _, _, extra, size, kind = RECORD.unpack_from(self._memory, place)
             if other == low:
                 there = _key_of(self._memory, place + RECORD_SIZE, length, extra, size, kind)
-                _check(there != key, "two records have one key")
+                _check(there != key, "two records have the same key")
             at = at + 1 if at + 1 < count else 0
         return -1
 
@@ -224,7 +224,7 @@ def _key_of(memory: mmap.mmap, begin: int, length: int, extra: int, size: int, k
         and length == 6 + named + numbers.end() + int(numbers[2]) + len(_END)
         and memory[end - len(_END) : end] == _END
     )
-    _check(whole, "a record is no item")
+    _check(whole, "a record is not an item")
     return memory[end : end + size] if kind & UNNAMED else memory[begin + 6 : begin + 6 + size]
 
 

@@ -42,7 +42,7 @@ def users_of(config: Config, environment: Mapping[str, str]) -> "Users":
         return Users(path, _PWDB_VARIABLE)
     reason = f"name a users file with -Y (or {_PWDB_VARIABLE})"
     if environment.get(_CYRUS_VARIABLE):
-        reason += f"; memlite cannot read the sasldb that {_CYRUS_VARIABLE} leads to"
+        reason += f"; memlite cannot read the sasldb that {_CYRUS_VARIABLE} points to"
     raise StartError(f"-S: {reason}")
 
 
@@ -82,7 +82,7 @@ class Users:
         self._digests = [self._digest(*pair) for pair in self._parse(text)]
         if mode & stat.S_IROTH and sys.platform != "win32":
             _log.warning(
-                "%s: readable by every user of this machine (mode %o); chmod o-r prevents that",
+                "%s: readable by every user on this machine (mode %o); restrict it with chmod o-r",
                 self._label,
                 stat.S_IMODE(mode),
             )
@@ -100,7 +100,7 @@ class Users:
                 raise StartError(f"{self._label}: line {number} is not user:password")
             pairs.append((user, password))
         if not pairs:
-            raise StartError(f"{self._label}: no user in it")
+            raise StartError(f"{self._label}: contains no users")
         return pairs
 
     def __len__(self) -> int:

@@ -208,7 +208,7 @@ static PyTypeObject ReceptionType = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_vectorcall_offset = offsetof(Reception, call), .tp_call = PyVectorcall_Call,
     .tp_dealloc = (destructor)Reception_dealloc, .tp_traverse = (traverseproc)Reception_traverse,
-    .tp_clear = (inquiry)Reception_clear, .tp_doc = "Takes the input of a connection.",
+    .tp_clear = (inquiry)Reception_clear, .tp_doc = "Receives the input of a connection.",
 };
 
 static PyObject *Receiver_get(Receiver *r, PyObject *connection, PyObject *type) {
@@ -228,7 +228,7 @@ static PyObject *Receiver_get(Receiver *r, PyObject *connection, PyObject *type)
 static int Receiver_init(Receiver *r, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"connection", "clock", "descriptor", "counters", "intake", "serving", "yielded", "full_read", NULL};
     PyObject *type, *clock, *descriptor, *counters, *intake, *serving, *yielded;
-    if (r->type) return PyErr_Format(PyExc_TypeError, "a receiver is made once"), -1;
+    if (r->type) return PyErr_Format(PyExc_TypeError, "a receiver can be initialized only once"), -1;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!OO!O!OOn:Receiver", names, &PyType_Type, &type, &PyType_Type, &clock,
                                      &descriptor, &PyType_Type, &counters, &PyType_Type, &intake, &serving, &yielded,
                                      &r->full_read)) return -1;

@@ -159,7 +159,7 @@ def _split_tls(text: str, enabled: bool, option: str = "-l") -> tuple[str, str]:
     if not colon or prefix not in _TLS_PREFIXES:
         return "tls" if enabled else "", text
     if not enabled:
-        raise StartError(f"{option}: {prefix!r} in {text!r} is only for servers with TLS (-Z)")
+        raise StartError(f"{option}: {prefix!r} in {text!r} requires TLS (-Z)")
     return _TLS_PREFIXES[prefix], rest
 
 
@@ -415,7 +415,9 @@ def _remove_stale(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise StartError(f"failed to listen on UNIX socket {path}: a file of another kind is there")
+        raise StartError(
+            f"failed to listen on UNIX socket {path}: the file exists and is not a socket"
+        )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)  # a server too busy to accept is still a server
         try:
@@ -425,7 +427,9 @@ def _remove_stale(path: str) -> None:
         except ConnectionRefusedError:
             os.unlink(path)  # noqa: PTH108 - as lstat above
             return
-    raise StartError(f"failed to listen on UNIX socket {path}: another server listens there")
+    raise StartError(
+        f"failed to listen on UNIX socket {path}: another server is already listening there"
+    )
 
 
 def write_ports(listeners: Sequence[Listener]) -> None:

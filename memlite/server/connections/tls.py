@@ -118,10 +118,10 @@ def _load(what: str, path: Path, load: Callable[[Path], None]) -> None:
 
 def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
-        return (error.reason or "not such a PEM file").lower().replace("_", " ")
+        return (error.reason or "not a valid PEM file").lower().replace("_", " ")
     return error.strerror or "cannot be read"
 
 
 def _refuse_passphrase() -> str:
     # OpenSSL would otherwise prompt for it on the terminal.
-    raise OSError(errno.EACCES, "it is encrypted; write it without: openssl pkey -in KEY -out NEW")
+    raise OSError(errno.EACCES, "it is encrypted; decrypt it with: openssl pkey -in KEY -out NEW")

@@ -91,12 +91,12 @@ static Py_ssize_t begin_of_next(Runner *r, const char *at, const char *end, int 
 
 static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int binary) {
     if (count < 2 || count > 3 || !PyBytes_CheckExact(args[0]) || !PyList_CheckExact(args[1]))
-        return PyErr_Format(PyExc_TypeError, "bytes and a list are needed");
+        return PyErr_Format(PyExc_TypeError, "expected bytes and a list");
     PyObject *data = args[0], *reply = NULL;
-    if (r->busy || !r->fast_read) return PyErr_Format(PyExc_RuntimeError, "a run is in progress, or nothing can be run");
+    if (r->busy || !r->fast_read) return PyErr_Format(PyExc_RuntimeError, "a run is already in progress, or the runner is not initialized");
     Py_ssize_t begin = count > 2 ? PyLong_AsSsize_t(args[2]) : 0;
     if (begin < 0 || begin > PyBytes_GET_SIZE(data))
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "the position is not in the bytes");
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "the position is out of range");
     r->position = begin;
     r->served = r->next_turn = 0;
     if (!PyObject_IsTrue(PyList_GET_ITEM(r->fast_read, 0))) Py_RETURN_NONE;  /* commands are observed */
@@ -197,13 +197,13 @@ static void Runner_dealloc(Runner *r) {
 }
 
 static PyMethodDef Runner_methods[] = {
-    {"text", (PyCFunction)(void (*)(void))Runner_text, METH_FASTCALL, "Carry out commands of the text protocol."},
-    {"binary", (PyCFunction)(void (*)(void))Runner_binary, METH_FASTCALL, "Carry out commands of the binary protocol."},
+    {"text", (PyCFunction)(void (*)(void))Runner_text, METH_FASTCALL, "Execute commands of the text protocol."},
+    {"binary", (PyCFunction)(void (*)(void))Runner_binary, METH_FASTCALL, "Execute commands of the binary protocol."},
     {NULL},
 };
 static PyMemberDef Runner_members[] = {
     {"position", T_PYSSIZET, offsetof(Runner, position), READONLY, "where the last run ended"},
-    {"served", T_PYSSIZET, offsetof(Runner, served), READONLY, "the commands that it carried out"},
+    {"served", T_PYSSIZET, offsetof(Runner, served), READONLY, "number of commands that it executed"},
     {"next_turn", T_PYSSIZET, offsetof(Runner, next_turn), READONLY, "where to begin when they were as many as in a turn"},
     {NULL},
 };
@@ -212,7 +212,7 @@ static PyTypeObject RunnerType = {
     .tp_name = MODULE ".Runner", .tp_basicsize = sizeof(Runner),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, .tp_new = PyType_GenericNew, .tp_init = (initproc)Runner_init,
     .tp_dealloc = (destructor)Runner_dealloc, .tp_traverse = (traverseproc)Runner_traverse, .tp_clear = (inquiry)Runner_clear,
-    .tp_methods = Runner_methods, .tp_members = Runner_members, .tp_doc = "Carries out runs of commands; see runner.py.",
+    .tp_methods = Runner_methods, .tp_members = Runner_members, .tp_doc = "Executes runs of commands; see runner.py.",
 };
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "Runs of commands in C.", -1, NULL};

@@ -59,10 +59,10 @@ class Token:
         if len(token) < _SHORTEST or not all(33 <= byte <= 126 for byte in token):
             raise StartError(
                 f"{self._label}: the first line must be a token of at least {_SHORTEST} ASCII "
-                "characters without spaces; openssl rand -hex 16 makes one"
+                "characters without spaces; create one with: openssl rand -hex 16"
             )
         if self._warns and mode & stat.S_IROTH and sys.platform != "win32":
-            _log.warning("%s: readable by every user of this machine", self._label)
+            _log.warning("%s: readable by every user on this machine", self._label)
         self._token = token
 
     def accepts(self, authorization: str) -> bool:

@@ -86,7 +86,7 @@ class Api:
         if request.method == "HEAD":
             return web.Response(headers=headers)
         if self._recorder.followers >= MAX_STREAMS:
-            return text_reply("too many others look at this server", 503)
+            return text_reply("too many clients are following this server", 503)
         response = web.StreamResponse(headers=headers)
         stream = self._recorder.follow()
         try:

@@ -73,7 +73,9 @@ class Debug:
         async def answer(request: web.BaseRequest) -> web.StreamResponse:
             # At this point the client has shown the token, if there is one.
             if not self._access.needs_token and not _is_loopback(request.remote):
-                return text_reply("only for this machine, as there is no --http-token-file", 403)
+                return text_reply(
+                    "only allowed from this machine, because --http-token-file is not set", 403
+                )
             return await page(request)
 
         return answer
@@ -128,14 +130,14 @@ class Debug:
         if not 0 < seconds <= _MAX_PROFILE:
             return text_reply(f"seconds must be a number up to {_MAX_PROFILE:g}", 400)
         if self._profiling:
-            return text_reply("a profile is being made", 409)
+            return text_reply("profiling is already in progress", 409)
         self._profiling = True
         profile = cProfile.Profile()
         try:
             profile.enable()
             await asyncio.sleep(seconds)
         except ValueError:  # another tool's profiler
-            return text_reply("something else profiles this process", 409)
+            return text_reply("another profiler is already active in this process", 409)
         finally:
             profile.disable()
             self._profiling = False

@@ -57,7 +57,7 @@ class Site:
             return refusal
         page = self._pages.get(request.path)
         if page is None:
-            return text_reply("there is nothing at this path", 404)
+            return text_reply("not found", 404)
         try:
             return await page(request)
         except ConnectionError:
@@ -68,28 +68,26 @@ class Site:
                 request.path,
                 extra=failure("http_request_failed", path=request.path),
             )
-            return text_reply("failed; the server's log says why", 500)
+            return text_reply("internal error; see the server's log", 500)
 
     def _refusal(self, request: web.BaseRequest) -> web.Response | None:
         """Return the reply that refuses a request; None if the request is allowed."""
         if request.method not in ("GET", "HEAD"):
-            return text_reply("only GET and HEAD are answered", 405, {"Allow": "GET, HEAD"})
+            return text_reply("only GET and HEAD are supported", 405, {"Allow": "GET, HEAD"})
         access, headers = self._access, request.headers
         has_token = access.has_token(headers.get("Authorization", ""))
         hosts = headers.getall("Host", [])
         # Health checks of load balancers may send no name at all; browsers always send one.
         misnamed = len(hosts) > 1 or (bool(hosts) and not access.knows_host(hosts[0]))
         if misnamed and not has_token:
-            return text_reply(
-                "this server does not go by that name; --http-hosts tells it names", 421
-            )
+            return text_reply("unknown host name; allow it with --http-hosts", 421)
         crossing = headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
         # Links to the page are allowed. Other requests from other sites are not.
         if crossing and (request.path != "/" or headers.get("Sec-Fetch-Mode") != "navigate"):
-            return text_reply("not for pages of other sites", 403)
+            return text_reply("cross-site requests are not allowed", 403)
         if access.needs_token and not has_token and request.path not in self._open_paths:
             return text_reply(
-                "a token is needed", 401, {"WWW-Authenticate": 'Basic realm="memlite"'}
+                "a token is required", 401, {"WWW-Authenticate": 'Basic realm="memlite"'}
             )
         return None
 

@@ -60,7 +60,7 @@ class Worker:
     def put_snapshot(self, snapshot: Snapshot) -> None:
         """Export a snapshot soon, replacing one that has not been exported yet."""
         if self._snapshot is not None:
-            self._complaints.note("the receiver has not replied for long", self.dropped)
+            self._complaints.note("the receiver is not responding", self.dropped)
         self._snapshot = snapshot
         self._wake.set()
 
@@ -86,7 +86,7 @@ class Worker:
         self._thread.join(_STOPPING)
         if self._thread.is_alive():
             lost = len(self._spans) + self.dropped
-            _log.warning("--otlp: the last export was given up; spans lost by now: %d", lost)
+            _log.warning("--otlp: gave up on the last export; spans lost so far: %d", lost)
         self._receiver.close()
 
     def _run(self) -> None:
@@ -127,7 +127,7 @@ class _Complaints:
         now = self._clock()
         if not trouble:
             if self._complained:
-                _log.warning("--otlp: exports work again; spans lost by now: %d", dropped)
+                _log.warning("--otlp: exports succeed again; spans lost so far: %d", dropped)
                 self._next = now + _BETWEEN_LINES  # for a receiver that works now and then
             self._complained, self._failures = False, 0
             return
@@ -136,7 +136,7 @@ class _Complaints:
             return
         self._next, self._complained = now + _BETWEEN_LINES, True
         _log.warning(
-            "--otlp: exports failed: %d; spans lost by now: %d; %s",
+            "--otlp: exports failed: %d; spans lost so far: %d; %s",
             self._failures,
             dropped,
             trouble,

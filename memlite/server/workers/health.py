@@ -58,11 +58,11 @@ class Condition(Enum):
     WELL = "well"
     LATE = "late"
     """It may hold a lock that other workers wait for."""
-    ASLEEP = "waits for something"
+    ASLEEP = "blocked"
     """It is stuck, unless it waits for a lock that another worker holds."""
-    STOPPED = "was stopped"
-    COMPUTING = "does nothing that counts"
-    SILENT = "takes too long"
+    STOPPED = "stopped"
+    COMPUTING = "busy without progress"
+    SILENT = "not responding"
 
 
 class Watch:

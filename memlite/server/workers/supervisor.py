@@ -51,19 +51,21 @@ def workers_of(config: Config) -> int:
     alone = ""
     remote = asks_store(config)
     if config.write_back:
-        alone = "one process holds deferred sets (--write-back)"
+        alone = "--write-back requires a single process"
     elif config.near_cache and not remote:
-        alone = "a near cache is shared in front of gs:// and valkey:// only (--near-cache)"
+        alone = "--near-cache with several workers requires gs:// or valkey://"
     elif config.backend != "memory://" and not remote:
-        alone = "only memory://, gs:// and valkey:// have several"
+        alone = "only memory://, gs:// and valkey:// support several workers"
     elif config.join or config.name or config.advertise or config.spare:
-        alone = "a member of a cluster is one process (--join)"
+        alone = "a cluster member (--join) is a single process"
     elif sys.platform != "linux":
-        alone = "only Linux has what they share"
+        alone = "several workers require Linux"
     if config.memory_file is not None and (alone or remote):
-        raise ConfigError(f"-e: keeps what workers share; {alone or 'the store has the items'}")
+        raise ConfigError(
+            f"-e: requires a table shared by workers; {alone or 'the store keeps the items'}"
+        )
     if alone:
-        _log.warning("-t: one worker serves; %s", alone)
+        _log.warning("-t: using one worker: %s", alone)
         return 1
     return _as_many_as_fit(config) if isinstance(config.threads, Automatic) else config.threads
 
@@ -74,7 +76,7 @@ def _as_many_as_fit(config: Config) -> int:
 
     limit, free = config.memory_limit * MEGABYTE, free_memory()
     if free is not None and limit > free:
-        _log.warning("-t: one worker serves; -m is more than the memory that is free")
+        _log.warning("-t: using one worker: -m exceeds the free memory")
         return 1
     for count in range(config.threads, 1, -1):
         with contextlib.suppress(ConfigError):
@@ -102,16 +104,16 @@ def make_mapping(config: Config, workers: int, now: float) -> "Mapping":
     free = free_memory()
     if free is not None and limit - (0 if file is None else file.allocated) > free:
         raise StartError(
-            f"-m: {config.memory_limit} MiB are more than the {free // MEGABYTE} MiB of memory "
-            "that are free (-t allocates them at once)"
+            f"-m: {config.memory_limit} MiB exceeds the {free // MEGABYTE} MiB of free memory (-t "
+            "and -e allocate all of -m at startup)"
         )
     mapping = Mapping(limit, config.max_item_size, workers, file=file, now=now)
     mapping.table.evicts = not config.disable_evictions
     _log.info("%d workers share a table in %s", workers, "C" if native() else "Python")
     if mapping.refused:
-        _log.warning("-e: %s is not used: %s; starting empty", path, mapping.refused)
+        _log.warning("-e: not using %s: %s; starting empty", path, mapping.refused)
     elif mapping.kept is not None:
-        _log.info("-e: %s has kept %d items", path, mapping.kept)
+        _log.info("-e: %s: restored %d items", path, mapping.kept)
     return mapping
 
 
@@ -266,7 +268,7 @@ class Supervisor:
         for worker in workers:
             if worker.watch in found:
                 _log.error(
-                    "worker %d has not run for %.1f s (%s); killing it",
+                    "worker %d has made no progress for %.1f s (%s); killing it",
                     worker.number, worker.watch.late, worker.watch.condition.value,
                 )  # fmt: skip
                 worker.send(signal.SIGKILL)
@@ -378,12 +380,12 @@ class Supervisor:
             self._board.mark_dead(worker.number)
             if self._awaited:
                 why = self._board.read_report(worker.number)
-                raise StartError(
-                    why if isinstance(why, str) else "a worker ended while it was starting"
-                )
+                raise StartError(why if isinstance(why, str) else "a worker exited during startup")
             code = os.waitstatus_to_exitcode(status)
             if code and self._listeners:
-                _log.warning("worker %d ended with %d; starting another", worker.number, code)
+                _log.warning(
+                    "worker %d ended with exit code %d; starting another", worker.number, code
+                )
                 self._note_crash()
                 self._start(worker.number)
             elif self._listeners:  # a client's shutdown command
@@ -394,7 +396,7 @@ class Supervisor:
         now = time.monotonic()
         self._crashes = [one for one in self._crashes if one > now - _CRASH_SECONDS] + [now]
         if len(self._crashes) > _CRASHES:
-            raise StartError(f"-t: {_CRASHES} workers ended within {_CRASH_SECONDS:.0f} seconds")
+            raise StartError(f"-t: {_CRASHES} workers failed within {_CRASH_SECONDS:.0f} seconds")
 
     def _send(self, number: int) -> None:
         for worker in self._workers.values():

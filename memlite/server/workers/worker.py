@@ -100,7 +100,7 @@ class WorkerLifecycle(Lifecycle):
         if not opening.done():
             opening.cancel()
             await asyncio.wait([opening])
-            raise StartError("the server stops")
+            raise StartError("the server is stopping")
         opening.result()
 
     async def _open_patiently(self, backend: Backend) -> None:
@@ -109,7 +109,7 @@ class WorkerLifecycle(Lifecycle):
                 await backend.open()
                 return
             except StartError as error:
-                _log.warning("a worker waits for the store: %s", error)
+                _log.warning("a worker is waiting for the store: %s", error)
             self.alive()
             await asyncio.sleep(_STORE_PAUSE)
 

@@ -112,13 +112,13 @@ _SERVER: Final = (
     Metric(
         "memlite_ready",
         "gauge",
-        "Whether the server should get requests, as /readyz says: 1 or 0.",
+        "Whether the server is ready to serve requests (1 or 0), as on /readyz.",
         lambda snapshot: (Sample(int(not snapshot.troubles)),),
     ),
     Metric(
         "memlite_process_cpu_seconds_total",
         "counter",
-        "Processor time of the process.",
+        "CPU time used by the process.",
         _processor,
         "seconds",
         ("mode",),
@@ -129,19 +129,19 @@ _CONNECTIONS: Final = (
     Metric(
         "memlite_open_connections",
         "gauge",
-        "Connections of clients, without those to the HTTP port.",
+        "Client connections, excluding those to the HTTP port.",
         general(lambda found: found.connections),
     ),
     Metric(
         "memlite_tls_handshakes",
         "gauge",
-        "Connections whose TLS handshake is not finished.",
+        "Connections with an unfinished TLS handshake.",
         general(lambda found: found.handshakes),
     ),
     Metric(
         "memlite_connections_limit",
         "gauge",
-        "How many connections there may be (-c).",
+        "Maximum number of connections (-c).",
         general(lambda found: found.connection_limit),
     ),
     Metric(
@@ -153,7 +153,7 @@ _CONNECTIONS: Final = (
     Metric(
         "memlite_connections_rejected_total",
         "counter",
-        "Connections closed at once, as there were too many (-c).",
+        "Connections rejected because of the connection limit (-c).",
         counter(lambda found: found.rejected_connections),
     ),
     Metric(
@@ -165,7 +165,7 @@ _CONNECTIONS: Final = (
     Metric(
         "memlite_connection_yields_total",
         "counter",
-        "Times a connection with many pipelined requests let others go first (-R).",
+        "Times a connection with many pipelined requests yielded to others (-R).",
         counter(lambda found: found.conn_yields),
     ),
     Metric(
@@ -181,14 +181,14 @@ _CONNECTIONS: Final = (
     Metric(
         "memlite_input_held_bytes",
         "gauge",
-        "Bytes received of commands that are yet to be carried out.",
+        "Bytes received of commands that have not been executed yet.",
         general(lambda found: found.input_held),
         "bytes",
     ),
     Metric(
         "memlite_authentications_total",
         "counter",
-        "Logins of clients.",
+        "Client authentication attempts.",
         by_label(
             {
                 ("accepted",): lambda c: c.auth_cmds - c.auth_errors,
@@ -213,15 +213,16 @@ _CONNECTIONS: Final = (
     Metric(
         "memlite_udp_lost_total",
         "counter",
-        "Datagrams refused, as they held no request, and requests dropped, as there were too many.",
+        "UDP datagrams refused because they contained no request, and requests dropped because "
+        "there were too many.",
         _udp_lost,
         labels=("result",),
     ),
     Metric(
         "memlite_http_closed_total",
         "counter",
-        "Connections to the HTTP port closed as there were too many: idle ones displaced by new "
-        "ones, and new ones refused as none was idle.",
+        "Connections to the HTTP port closed because of its connection limit: idle ones displaced "
+        "by new ones, and new ones refused because none was idle.",
         _http_closed,
         labels=("reason",),
     ),
@@ -231,9 +232,9 @@ _COMMANDS: Final = (
     Metric(
         "memlite_commands_total",
         "counter",
-        "Commands by their result; a get of several keys counts once for each. All commands that "
-        "store count as set and done, also those that stored nothing, such as an add of a key "
-        "that exists; values over -I are counted in memlite_stores_refused_total alone.",
+        "Commands by result; a get of several keys counts once per key. All storage commands "
+        "count as set and done, even those that stored nothing, such as an add of an existing "
+        "key; values over -I are counted only in memlite_stores_refused_total.",
         by_label(
             {
                 ("get", "hit"): lambda c: c.get_hits,
@@ -259,13 +260,13 @@ _COMMANDS: Final = (
     Metric(
         "memlite_meta_commands_total",
         "counter",
-        "Meta commands; they are among memlite_commands_total, too.",
+        "Meta commands; memlite_commands_total includes them.",
         counter(lambda found: found.cmd_meta),
     ),
     Metric(
         "memlite_stores_refused_total",
         "counter",
-        "Values that were not stored: over -I, or without room for them (-M).",
+        "Values not stored because they were larger than -I or memory was full (-M).",
         by_label(
             {
                 ("too_large",): lambda c: c.store_too_large,
@@ -277,7 +278,7 @@ _COMMANDS: Final = (
     Metric(
         "memlite_misses_explained_total",
         "counter",
-        "Misses of get whose item had been there, but had expired or was flushed.",
+        "Get misses whose item had expired or had been flushed.",
         by_label(
             {("expired",): lambda c: c.get_expired, ("flushed",): lambda c: c.get_flushed},
         ),
@@ -289,8 +290,8 @@ _DURATIONS: Final = (
     Metric(
         "memlite_command_duration_seconds",
         "histogram",
-        "How long sampled commands took, from parsed to reply ready. Its count is that of the "
-        "samples: one read in memlite_latency_sample_interval, on average.",
+        "Latency of sampled commands, from parsed to reply ready; its count is the number of "
+        "samples, one read in memlite_latency_sample_interval on average.",
         lambda snapshot: [Sample(found, (name,)) for name, found in snapshot.commands.items()],
         "seconds",
         ("class",),
@@ -304,7 +305,7 @@ _DURATIONS: Final = (
     Metric(
         "memlite_slow_commands_total",
         "counter",
-        "Commands that took as long as --slow-log says, or longer.",
+        "Commands that took at least as long as --slow-log.",
         _slow,
     ),
 )
@@ -319,28 +320,28 @@ _ITEMS: Final = (
     Metric(
         "memlite_items_bytes",
         "gauge",
-        "Bytes that the items in memory are charged for.",
+        "Bytes charged for the items in memory.",
         general(lambda found: found.bytes),
         "bytes",
     ),
     Metric(
         "memlite_items_limit_bytes",
         "gauge",
-        "Bytes that they may take (-m).",
+        "Maximum number of bytes charged for items in memory (-m).",
         general(lambda found: found.bytes_limit),
         "bytes",
     ),
     Metric(
         "memlite_memory_overhead_bytes",
         "gauge",
-        "Bytes of the index and of the eviction policy.",
+        "Bytes used by the index and the eviction policy.",
         _overhead,
         "bytes",
     ),
     Metric(
         "memlite_memory_withheld_bytes",
         "gauge",
-        "Bytes of the limit that are withheld from items, as the process has outgrown it.",
+        "Bytes of the limit withheld from items because the process has outgrown it.",
         _withheld,
         "bytes",
     ),
@@ -353,7 +354,7 @@ _ITEMS: Final = (
     Metric(
         "memlite_evictions_total",
         "counter",
-        "Items evicted to make room, and whether they had ever been read.",
+        "Items evicted to make room, by whether they had ever been read.",
         by_label(
             {
                 ("yes",): lambda c: c.evictions - c.evicted_unfetched,
@@ -372,7 +373,7 @@ _ITEMS: Final = (
     Metric(
         "memlite_size_class_evicted_idle_seconds",
         "gauge",
-        "Time for which the item evicted last had not been used, by size class.",
+        "Time since the last use of the most recently evicted item, by size class.",
         lambda snapshot: [Sample(one.idle, (str(one.class_id),)) for one in snapshot.evicted],
         "seconds",
         ("size_class",),
@@ -380,7 +381,7 @@ _ITEMS: Final = (
     Metric(
         "memlite_expired_items_freed_total",
         "counter",
-        "Expired items freed: as another needed their place, or in the background.",
+        "Expired items freed, either to make room or in the background.",
         by_label(
             {("reused",): lambda c: c.reclaimed, ("background",): lambda c: c.crawler_reclaimed},
         ),
@@ -398,7 +399,7 @@ _NEAR_CACHE: Final = (
     Metric(
         "memlite_near_cache_reads_total",
         "counter",
-        "Reads that the near cache has answered, and those that it has not.",
+        "Reads by whether the near cache answered them.",
         by_figure({"hit": "near_hits", "miss": "near_misses"}),
         labels=("result",),
     ),
@@ -411,47 +412,47 @@ _NEAR_CACHE: Final = (
     Metric(
         "memlite_near_cache_bytes",
         "gauge",
-        "Bytes that they are charged for.",
+        "Bytes charged for the items in the near cache.",
         figure("near_bytes"),
         "bytes",
     ),
     Metric(
         "memlite_near_cache_limit_bytes",
         "gauge",
-        "Bytes that they may take (--near-cache).",
+        "Maximum number of bytes in the near cache (--near-cache).",
         figure("near_limit"),
         "bytes",
     ),
     Metric(
         "memlite_write_back_items",
         "gauge",
-        "Changes acknowledged that are yet to be stored (--write-back).",
+        "Acknowledged changes that have not been stored yet (--write-back).",
         figure("write_back_items"),
     ),
     Metric(
         "memlite_write_back_bytes",
         "gauge",
-        "Bytes of those changes.",
+        "Bytes of acknowledged changes that have not been stored yet.",
         figure("write_back_bytes"),
         "bytes",
     ),
     Metric(
         "memlite_write_back_limit_bytes",
         "gauge",
-        "Bytes that they may take.",
+        "Maximum bytes of acknowledged changes that have not been stored yet.",
         figure("write_back_limit"),
         "bytes",
     ),
     Metric(
         "memlite_write_back_coalesced_total",
         "counter",
-        "Changes that needed no write, as a later one took their place.",
+        "Changes not written because a later one replaced them.",
         figure("write_back_coalesced"),
     ),
     Metric(
         "memlite_write_back_failures_total",
         "counter",
-        "Attempts to store a change that failed.",
+        "Failed attempts to store a change.",
         figure("write_back_failures"),
     ),
 )
@@ -460,27 +461,27 @@ _BACKEND: Final = (
     Metric(
         "memlite_backend_up",
         "gauge",
-        "Whether the store works: 0 while its circuit breaker is open, or the journal cannot be "
-        "written.",
+        "Whether the store is available: 0 while its circuit breaker is open or the journal "
+        "cannot be written.",
         _backend_up,
     ),
     Metric(
         "memlite_backend_breaker_opened_total",
         "counter",
-        "Times the circuit breaker opened, as the store did not respond.",
+        "Times the circuit breaker opened because the store did not respond.",
         figure("times_unavailable"),
     ),
     Metric(
         "memlite_backend_failed_commands_total",
         "counter",
-        "Commands of clients that failed because of the store.",
+        "Client commands that failed because of the store.",
         _storage_errors,
     ),
     Metric(
         "memlite_backend_operation_duration_seconds",
         "histogram",
-        "How long requests to the store took, each attempt by itself, and whether they were "
-        "answered: ok or failed.",
+        "Latency of requests to the store, per attempt, by whether they were answered (ok) or "
+        "failed.",
         _requests,
         "seconds",
         ("operation", "outcome"),
@@ -488,14 +489,13 @@ _BACKEND: Final = (
     Metric(
         "memlite_backend_in_flight",
         "gauge",
-        "Requests to the store that are not answered yet.",
+        "Requests to the store that have not been answered yet.",
         figure("in_flight"),
     ),
     Metric(
         "memlite_backend_requests_total",
         "counter",
-        "Requests to the store: of a bucket by the class in which they are billed, of Valkey and "
-        "Redis its commands.",
+        "Requests to the store: by billing class for a bucket, commands for Valkey and Redis.",
         by_figure(
             {
                 "class_a": "class_a_operations",
@@ -509,8 +509,8 @@ _BACKEND: Final = (
     Metric(
         "memlite_backend_problems_total",
         "counter",
-        "Requests to the store that were repeated, failed, were throttled or were refused, and "
-        "those whose acknowledgement was lost.",
+        "Requests to the store that were retried, throttled or refused, that failed, or whose "
+        "acknowledgement was lost.",
         by_figure(
             {
                 "retried": "retries",
@@ -545,7 +545,7 @@ _BACKEND: Final = (
     Metric(
         "memlite_journal_fsync_duration_seconds",
         "histogram",
-        "How long the journal's fsyncs took.",
+        "Duration of the journal's fsyncs.",
         _fsyncs,
         "seconds",
     ),
@@ -555,13 +555,13 @@ _WATCHERS: Final = (
     Metric(
         "memlite_watchers",
         "gauge",
-        "Connections that watch events.",
+        "Connections watching events.",
         general(lambda found: found.watch.watchers),
     ),
     Metric(
         "memlite_watch_lines_skipped_total",
         "counter",
-        "Lines dropped because a watcher had not read the ones before.",
+        "Lines dropped because a watcher was too slow to read them.",
         general(lambda found: found.watch.skipped),
     ),
 )

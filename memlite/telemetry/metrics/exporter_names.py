@@ -15,37 +15,37 @@ from memlite.telemetry.metrics.readers import by_label, counter, general
 __all__ = ["EXPORTER_METRICS"]
 
 _ABSENT: Final[tuple[tuple[str, Kind, str], ...]] = (
-    ("direct_reclaims_total", "counter", "Times a client's command itself had to evict"),
-    ("lru_crawler_sleep", "gauge", "Pauses of the crawler"),
-    ("lru_crawler_maintainer_thread", "gauge", "Whether a thread tends the lists"),
-    ("lru_crawler_to_crawl", "gauge", "Items that the crawler looks at in one go"),
-    ("lru_crawler_hot_percent", "gauge", "Memory for items that are hot"),
-    ("lru_crawler_warm_percent", "gauge", "Memory for items that are warm"),
-    ("lru_crawler_hot_max_factor", "gauge", "When an item is no longer hot"),
-    ("lru_crawler_warm_max_factor", "gauge", "When an item is no longer warm"),
-    ("lru_crawler_moves_to_cold_total", "counter", "Items that became cold"),
-    ("lru_crawler_moves_to_warm_total", "counter", "Items that became warm"),
-    ("lru_crawler_moves_within_lru_total", "counter", "Items moved within a list"),
+    ("direct_reclaims_total", "counter", "Times a client's command had to evict items itself"),
+    ("lru_crawler_sleep", "gauge", "Pause of the crawler between items"),
+    ("lru_crawler_maintainer_thread", "gauge", "Whether the LRU maintainer thread is running"),
+    ("lru_crawler_to_crawl", "gauge", "Maximum items per slab class the crawler checks per run"),
+    ("lru_crawler_hot_percent", "gauge", "Share of memory for hot items"),
+    ("lru_crawler_warm_percent", "gauge", "Share of memory for warm items"),
+    ("lru_crawler_hot_max_factor", "gauge", "Idle-age factor at which items leave the hot LRU"),
+    ("lru_crawler_warm_max_factor", "gauge", "Idle-age factor at which items leave the warm LRU"),
+    ("lru_crawler_moves_to_cold_total", "counter", "Items moved to the cold LRU"),
+    ("lru_crawler_moves_to_warm_total", "counter", "Items moved to the warm LRU"),
+    ("lru_crawler_moves_within_lru_total", "counter", "Items moved within an LRU"),
 )  # fmt: skip
 
 EXPORTER_METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "memcached_up",
         "gauge",
-        "Always 1: who can ask, has reached the server.",
+        "Always 1: the server could be reached.",
         lambda snapshot: (Sample(1),),
     ),
     Metric(
         "memcached_version",
         "gauge",
-        "Always 1; the version of memcached whose behaviour this is.",
+        "Always 1; the label is the version of memcached whose behaviour is implemented.",
         lambda snapshot: (Sample(1, (SERVER_VERSION,)),),
         labels=("version",),
     ),
     Metric(
         "memcached_uptime_seconds",
         "counter",
-        "Seconds since the start.",
+        "Seconds since the server started.",
         general(lambda found: found.uptime),
         "seconds",
     ),
@@ -59,14 +59,14 @@ EXPORTER_METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "memcached_process_user_cpu_seconds_total",
         "counter",
-        "Processor time in user mode.",
+        "CPU time used in user mode.",
         general(lambda found: found.user_seconds),
         "seconds",
     ),
     Metric(
         "memcached_process_system_cpu_seconds_total",
         "counter",
-        "Processor time in the kernel.",
+        "CPU time used in kernel mode.",
         general(lambda found: found.system_seconds),
         "seconds",
     ),
@@ -118,7 +118,7 @@ EXPORTER_METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "memcached_max_connections",
         "gauge",
-        "How many connections there may be.",
+        "Maximum number of connections.",
         general(lambda found: found.connection_limit),
     ),
     Metric(
@@ -136,7 +136,7 @@ EXPORTER_METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "memcached_connections_yielded_total",
         "counter",
-        "Times a connection let others go first.",
+        "Times a connection yielded to others.",
         counter(lambda found: found.conn_yields),
     ),
     Metric(
@@ -154,14 +154,14 @@ EXPORTER_METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "memcached_current_bytes",
         "gauge",
-        "Bytes that items are charged for.",
+        "Bytes charged for items.",
         general(lambda found: found.bytes),
         "bytes",
     ),
     Metric(
         "memcached_limit_bytes",
         "gauge",
-        "Bytes that they may take.",
+        "Maximum number of bytes charged for items.",
         general(lambda found: found.bytes_limit),
         "bytes",
     ),
@@ -186,19 +186,19 @@ EXPORTER_METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "memcached_items_reclaimed_total",
         "counter",
-        "Expired items whose place another took.",
+        "Expired items whose memory was reused.",
         counter(lambda found: found.reclaimed),
     ),
     Metric(
         "memcached_item_too_large_total",
         "counter",
-        "Values over the largest size of an item.",
+        "Values larger than the maximum item size.",
         counter(lambda found: found.store_too_large),
     ),
     Metric(
         "memcached_item_no_memory_total",
         "counter",
-        "Values for which there was no memory.",
+        "Values not stored for lack of memory.",
         counter(lambda found: found.store_no_memory),
     ),
     Metric(
@@ -216,13 +216,13 @@ EXPORTER_METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "memcached_lru_crawler_reclaimed_total",
         "counter",
-        "Expired items that the crawler freed.",
+        "Expired items freed by the crawler.",
         counter(lambda found: found.crawler_reclaimed),
     ),
     Metric(
         "memcached_lru_crawler_items_checked_total",
         "counter",
-        "Items that the crawler has looked at.",
+        "Items checked by the crawler.",
         counter(lambda found: found.crawler_items_checked),
     ),
     *(
@@ -234,7 +234,7 @@ EXPORTER_METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "memcached_malloced_bytes",
         "gauge",
-        "Bytes that items are charged for, as stats slabs has them.",
+        "Bytes charged for items, as in stats slabs.",
         general(lambda found: found.bytes),
         "bytes",
     ),
@@ -248,7 +248,7 @@ EXPORTER_METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "memcached_slab_items_evicted_time_seconds",
         "counter",
-        "Seconds for which the item evicted last had not been used.",
+        "Seconds since the last use of the most recently evicted item.",
         lambda snapshot: [Sample(one.idle, (str(one.class_id),)) for one in snapshot.evicted],
         "seconds",
         ("slab",),

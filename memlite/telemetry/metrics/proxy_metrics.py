@@ -82,40 +82,40 @@ _COMMANDS: Final = (
     Metric(
         "memlite_proxy_commands_total",
         "counter",
-        "Commands of clients on keys, and flushes, by class and result; a get of several keys "
-        "counts once for each. noreply: the client wants no reply; error: a node's or the proxy's.",
+        "Client commands on keys, and flushes, by class and result (noreply: no reply requested; "
+        "error: of a node or the proxy); a get of several keys counts once per key.",
         _several(lambda proxy: [Sample(count, key) for key, count in proxy.commands.items()]),
         labels=("class", "result"),
     ),
     Metric(
         "memlite_proxy_multigets_total",
         "counter",
-        "Retrievals that several nodes were asked for.",
+        "Retrievals of keys from several nodes.",
         _single(lambda proxy: proxy.multigets),
     ),
     Metric(
         "memlite_proxy_failed_requests_total",
         "counter",
-        "Requests, or parts of one, that were answered with an error of the proxy.",
+        "Requests, or parts of requests, answered with an error of the proxy.",
         _single(lambda proxy: proxy.failed_requests),
     ),
     Metric(
         "memlite_proxy_failed_shards_total",
         "counter",
-        "Parts of retrievals whose keys were misses, as a node failed.",
+        "Parts of retrievals whose keys were returned as misses because a node failed.",
         _single(lambda proxy: proxy.failed_shards),
     ),
     Metric(
         "memlite_proxy_unread_bytes",
         "gauge",
-        "Replies held for clients that do not read them (--unread-limit).",
+        "Bytes of replies held for clients that do not read them (--unread-limit).",
         _single(lambda proxy: proxy.unread_bytes),
         "bytes",
     ),
     Metric(
         "memlite_proxy_unread_disconnects_total",
         "counter",
-        "Clients disconnected as they did not read.",
+        "Clients disconnected because they did not read their replies.",
         _single(lambda proxy: proxy.unread_disconnects),
     ),
 )
@@ -124,19 +124,19 @@ _QUEUE: Final = (
     Metric(
         "memlite_proxy_queue_length",
         "gauge",
-        "Requests that wait to be sent: with --in-flight for a worker, else for the next write.",
+        "Requests waiting to be sent: with --in-flight for a worker, otherwise for the next write.",
         _of_queue(lambda queue: (Sample(queue.length),)),
     ),
     Metric(
         "memlite_proxy_queue_in_flight",
         "gauge",
-        "Requests with the nodes.",
+        "Requests sent to nodes and not answered yet.",
         _of_queue(lambda queue: (Sample(queue.in_flight),)),
     ),
     Metric(
         "memlite_proxy_queue_in_flight_limit",
         "gauge",
-        "How many there may be (--in-flight).",
+        "Maximum number of requests in flight (--in-flight).",
         _of_queue(
             lambda queue: () if queue.in_flight_limit is None else (Sample(queue.in_flight_limit),)
         ),
@@ -144,39 +144,39 @@ _QUEUE: Final = (
     Metric(
         "memlite_proxy_queue_arrivals_total",
         "counter",
-        "Requests that have passed the queue, or were to; without --in-flight, those that "
-        "nodes were given.",
+        "Requests that arrived, including those discarded; without --in-flight, requests passed "
+        "to nodes.",
         _of_queue(lambda queue: (Sample(queue.arrivals),)),
     ),
     Metric(
         "memlite_proxy_queue_discarded_total",
         "counter",
-        "Requests that were not sent: refused, as too many were waiting; expired, after "
-        "--deadline; dropped, reads whose client had disconnected. Only with --in-flight.",
+        "Requests that were not sent, only with --in-flight: refused because too many were "
+        "waiting, expired after --deadline, or dropped (reads whose client had disconnected).",
         _of_queue(_discarded),
         labels=("reason",),
     ),
     Metric(
         "memlite_proxy_queue_wait_duration_seconds",
         "histogram",
-        "How long requests have waited to be sent. Without --in-flight, of one write in a "
-        "millisecond the wait of its first request, in the event loop, or while the node takes "
-        "nothing.",
+        "Time requests waited to be sent; without --in-flight, in the event loop or while the node "
+        "accepts no data, sampled from the first request of one write per millisecond.",
         _of_queue(lambda queue: (Sample(queue.waiting),)),
         "seconds",
     ),
     Metric(
         "memlite_proxy_queue_service_duration_seconds",
         "histogram",
-        "From then to the last node's reply; without --in-flight, of one write in a millisecond.",
+        "Time from sending a request to the last node's reply; without --in-flight, sampled from "
+        "one write per millisecond.",
         _of_queue(lambda queue: (Sample(queue.service),)),
         "seconds",
     ),
     Metric(
         "memlite_proxy_think_duration_seconds",
         "histogram",
-        "From a client's last reply to its next request; without --in-flight, of one client in a "
-        "millisecond.",
+        "Time from a client's last reply to its next request; without --in-flight, sampled from "
+        "one client per millisecond.",
         _of_queue(lambda queue: (Sample(queue.thinking),)),
         "seconds",
     ),
@@ -186,7 +186,7 @@ _NODES: Final = (
     Metric(
         "memlite_proxy_nodes",
         "gauge",
-        "Nodes by their state, without those of the gutter.",
+        "Nodes by state, excluding those of the gutter.",
         _several(_states),
         labels=("state",),
     ),
@@ -200,7 +200,7 @@ _NODES: Final = (
     Metric(
         "memlite_proxy_node_share_ratio",
         "gauge",
-        "A node's share of the hashes of keys, from 0 to 1, as the keys' own node.",
+        "Share of the key hashes, from 0 to 1, that a node owns.",
         _by_node(lambda node: node.share if node.role == "node" else None),
         labels=("node", "role"),
     ),
@@ -214,22 +214,23 @@ _NODES: Final = (
     Metric(
         "memlite_proxy_node_failures_total",
         "counter",
-        "Requests for a node that failed, as it was down, or went down, or had too many waiting.",
+        "Requests for a node that failed because it was down, went down or had too many requests "
+        "waiting.",
         _by_node(lambda node: node.failed),
         labels=("node", "role"),
     ),
     Metric(
         "memlite_proxy_node_refused_total",
         "counter",
-        "Requests for a node that were not sent, as too many were waiting for it; they are among "
-        "the failures.",
+        "Requests for a node that were not sent because too many were waiting for it; also "
+        "counted as failures.",
         _by_node(lambda node: node.refused),
         labels=("node", "role"),
     ),
     Metric(
         "memlite_proxy_node_timeouts_total",
         "counter",
-        "Times a node has not answered within --deadline.",
+        "Times a node did not answer within --deadline.",
         _by_node(lambda node: node.timeouts),
         labels=("node", "role"),
     ),
@@ -243,7 +244,7 @@ _NODES: Final = (
     Metric(
         "memlite_proxy_node_emptied_total",
         "counter",
-        "Times a node was emptied, as it had missed changes (--on-return).",
+        "Times a node was emptied because it had missed changes (--on-return).",
         _by_node(lambda node: node.emptied),
         labels=("node", "role"),
     ),
@@ -257,8 +258,9 @@ _NODES: Final = (
     Metric(
         "memlite_proxy_node_duration_seconds",
         "histogram",
-        "From a write to a node until the reply to its last request is there; of one write to each "
-        "at a time, one in a millisecond to all nodes together, or one in a tenth of a second.",
+        "Time from a write to a node until the reply to its last request; sampled: one write per "
+        "node at a time, and one per millisecond over all nodes, or one per tenth of a second per "
+        "node.",
         _by_node(lambda node: node.service),
         "seconds",
         ("node", "role"),
@@ -266,7 +268,7 @@ _NODES: Final = (
     Metric(
         "memlite_proxy_replica_reads_total",
         "counter",
-        "Reads that a replica was asked for.",
+        "Reads sent to a replica.",
         _single(lambda proxy: proxy.replica_reads),
     ),
     Metric(
@@ -287,38 +289,38 @@ _TOPOLOGY: Final = (
     Metric(
         "memlite_proxy_topology_version",
         "gauge",
-        "A number that rises with each change of the nodes.",
+        "Number that increases with each change of the nodes.",
         _single(lambda proxy: proxy.version),
     ),
     Metric(
         "memlite_proxy_cluster_epoch",
         "gauge",
-        "The epoch of the cluster whose nodes register themselves (--cluster), as far as known.",
+        "Last known epoch of the cluster whose nodes register themselves (--cluster).",
         _single(lambda proxy: proxy.epoch),
     ),
     Metric(
         "memlite_proxy_move_phase",
         "gauge",
-        "1 for the phase in which a move of keys between nodes is; all are 0 without a move.",
+        "1 for the current phase of a move of keys between nodes; all are 0 without a move.",
         _several(_phases),
         labels=("phase",),
     ),
     Metric(
         "memlite_proxy_move_items",
         "gauge",
-        "Items to move, as far as the process that moves them knows; absent without one.",
+        "Items to move, as last reported by the process that moves them; absent without a move.",
         _of_move(lambda move: move.total),
     ),
     Metric(
         "memlite_proxy_move_items_moved",
         "gauge",
-        "Items that have moved, as that process said last.",
+        "Items moved, as last reported by the process that moves them; absent without a move.",
         _of_move(lambda move: move.items),
     ),
     Metric(
         "memlite_proxy_moving_requests_total",
         "counter",
-        "Requests for keys that were moving at that time.",
+        "Requests for keys that were being moved at the time.",
         _single(lambda proxy: proxy.moving_requests),
     ),
 )

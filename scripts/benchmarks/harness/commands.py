@@ -170,7 +170,7 @@ def _receive(connection: socket.socket, command: Command, left: int) -> None:
         reply = connection.recv(left + 1)
         left -= len(reply)
         if not reply or left < 0:
-            raise BenchError(f"{command.request[:40]!r} had another reply: {reply[-60:]!r}")
+            raise BenchError(f"{command.request[:40]!r} got another reply: {reply[-60:]!r}")
 
 
 def _receive_ends(connection: socket.socket, command: Command, end: bytes, left: int) -> None:
@@ -180,7 +180,7 @@ def _receive_ends(connection: socket.socket, command: Command, end: bytes, left:
         *whole, replies = (replies + received).split(end)
         left -= len(whole)
         if not received or left < 0:
-            raise BenchError(f"{command.request[:40]!r} had another reply: {received[-60:]!r}")
+            raise BenchError(f"{command.request[:40]!r} got another reply: {received[-60:]!r}")
 
 
 def _processor_seconds(pid: int) -> float:

@@ -115,7 +115,7 @@ def contestants(options: argparse.Namespace) -> list[Contestant]:
 
 
 def _memcached(path: str | None) -> Contestant:
-    command = [program(path or "memcached", "memlite is compared with it"), "-t", "1"]
+    command = [program(path or "memcached", "memlite is compared with memcached"), "-t", "1"]
     said = subprocess.run([command[0], "-V"], capture_output=True, text=True).stdout.strip()
     if os.geteuid() == 0:
         command += ["-u", "root"]  # required when run as root
@@ -124,7 +124,7 @@ def _memcached(path: str | None) -> Contestant:
 
 def _memlite(name: str, where: str) -> Contestant:
     python, _, checkout = where.partition(":")
-    interpreter = program(python, f"it should run {name}")
+    interpreter = program(python, f"it is the interpreter for {name}")
     # Keep the current folder off the path: an installed memlite must win.
     safe = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     safe["PYTHONSAFEPATH"] = "1"
@@ -137,11 +137,11 @@ def _memlite(name: str, where: str) -> Contestant:
         if runs.returncode == 0 and runs.stdout:
             break
     else:
-        raise BenchError(f"{name}: {where} does not run memlite: {_last_line(runs.stderr)}")
+        raise BenchError(f"{name}: {where} cannot run memlite: {_last_line(runs.stderr)}")
     command = (interpreter, "-m", "memlite")
     version = _ask([*command, "--version"], environment)
     if version.returncode:
-        raise BenchError(f"{name}: {where} does not run memlite: {_last_line(version.stderr)}")
+        raise BenchError(f"{name}: {where} cannot run memlite: {_last_line(version.stderr)}")
     described = ", ".join(version.stdout.split("\n")).strip(", ")
     return Contestant(
         name, command, environment, f"{described}; {runs.stdout.strip()}", interpreter

@@ -74,7 +74,7 @@ def memcached_proxy(path: str) -> Proxy:
     Raises:
         BenchError: the program does not exist.
     """
-    found = program(path, "--memcached-proxy names a memcached that was built with its proxy")
+    found = program(path, "--memcached-proxy needs a memcached that was built with its proxy")
 
     def command(port: int, nodes: Sequence[str], folder: Path) -> list[str]:
         file = folder / f"routes-{port}.lua"

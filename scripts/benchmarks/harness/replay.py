@@ -57,7 +57,7 @@ def read_trace(file: Path) -> Iterator[Request]:
     except OSError as error:
         raise BenchError(f"{file}: {error.strerror}") from error
     if not data or len(data) % _RECORD.size:
-        raise BenchError(f"{file} is no uncompressed trace in the format oracleGeneral")
+        raise BenchError(f"{file} is not an uncompressed trace in oracleGeneral format")
     for _, number, size, _ in _RECORD.iter_unpack(data):
         yield b"%020d" % number, size
 

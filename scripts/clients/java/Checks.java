@@ -100,11 +100,11 @@ final class Checks {
     private void missing(String key) throws Exception {
         Object value = client.get(key);
         if (value != null) {
-            throw new AssertionError("get " + key + ": " + value + " is there");
+            throw new AssertionError("get " + key + ": unexpected value " + value);
         }
     }
 
-    /** Returns when what had a second to live has none. */
+    /** Waits until items with a TTL of one second have expired. */
     private static void pause() throws InterruptedException {
         Thread.sleep(2100);
     }

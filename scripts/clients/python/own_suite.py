@@ -41,7 +41,7 @@ class Suite:
 def _replace(file: Path, old: str, new: str) -> None:
     text = file.read_text()
     if old not in text:
-        raise SystemExit(f"{file.name} has no {old}")
+        raise SystemExit(f"{file.name} does not contain {old}")
     file.write_text(text.replace(old, new))
 
 
@@ -87,7 +87,7 @@ class _Lines:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
             if item.name.partition("[")[0] in self._left_out:
-                item.add_marker(pytest.mark.skip(reason="is about a node"))
+                item.add_marker(pytest.mark.skip(reason="concerns a node"))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         name = report.nodeid.rpartition("::")[2]

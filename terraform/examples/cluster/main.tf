@@ -42,7 +42,7 @@ module "memlite" {
   region  = var.region
   package = var.package
 
-  # None that stand alone.
+  # No single servers.
   servers = {}
   cluster = { nodes = var.nodes, machine_type = "e2-highmem-2", memory_limit = 12000 }
   proxies = { count = 2 }

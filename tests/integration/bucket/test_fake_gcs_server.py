@@ -1,7 +1,7 @@
 """The bucket backend on an independent emulator, and on a real bucket if there is one.
 
-fake-gcs-server (`go install github.com/fsouza/fake-gcs-server@latest`) was written by others, so it
-does not share our misunderstandings. Tests of what it does not implement are expected to fail.
+fake-gcs-server (`go install github.com/fsouza/fake-gcs-server@latest`) is a third-party project,
+so it does not share our misunderstandings. Tests of features that it lacks are expected to fail.
 `.ci/run` installs it if Go is installed.
 """
 

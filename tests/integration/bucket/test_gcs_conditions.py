@@ -1,4 +1,4 @@
-"""Writes on a condition, merged writes and tombstones, on a bucket without failures."""
+"""Conditional writes, merged writes and tombstones, on a bucket without failures."""
 
 import asyncio
 import contextlib
@@ -48,16 +48,16 @@ def requests(backend):
     return stats["class_a_operations"], stats["class_b_operations"]
 
 
-async def test_a_set_reads_only_what_was_not_seen_lately(emulator):
+async def test_a_set_reads_only_items_not_seen_recently(emulator):
     async with opened(emulator) as one, opened(emulator) as two:
         _, before = requests(one)
         await one.put(of(b"1"))
         assert requests(one) == (1, before + 1)
-        await one.put(of(b"2"))  # seen when it was written
+        await one.put(of(b"2"))  # seen by the write
         assert requests(one) == (2, before + 1)
         await two.put(of(b"3"))
         await one.get(KEY)
-        await one.put(of(b"4"))  # seen when it was read
+        await one.put(of(b"4"))  # seen by the read
         assert requests(one) == (3, before + 2)
         await two.put(of(b"5"))
         await one.put(of(b"6"))  # another server was faster
@@ -86,7 +86,7 @@ async def test_known_states_are_bounded(emulator, monkeypatch):
         assert (await one.get(b"0")).value == b"w"
 
 
-async def test_sets_that_wait_are_merged(emulator):
+async def test_waiting_sets_are_merged(emulator):
     async with opened(emulator) as one:
         writes = [asyncio.ensure_future(one.put(of(b"%d" % number))) for number in range(50)]
         versions = await asyncio.gather(*writes)
@@ -96,7 +96,7 @@ async def test_sets_that_wait_are_merged(emulator):
         assert len(one._overwrites._next) == 0
 
 
-async def test_no_server_starves_that_sets_what_others_set(emulator):
+async def test_servers_that_set_the_same_key_do_not_starve(emulator):
     emulator.faults.set(latency="uniform:1ms-5ms")
     patient = "&timeout=30&deadline=60"
     async with (
@@ -115,7 +115,7 @@ async def test_no_server_starves_that_sets_what_others_set(emulator):
         await asyncio.wait_for(asyncio.gather(*map(write, done)), 60)
 
 
-async def test_a_cancelled_set_does_not_cancel_those_that_wait(emulator):
+async def test_a_cancelled_set_does_not_cancel_waiting_sets(emulator):
     emulator.faults.set(write_latency="fixed:20ms")
     async with opened(emulator) as one:
         writes = [asyncio.ensure_future(one.put(of(b"%d" % number))) for number in range(4)]
@@ -129,7 +129,7 @@ async def test_a_cancelled_set_does_not_cancel_those_that_wait(emulator):
         assert len(one._overwrites._next) == 0
 
 
-async def test_sets_that_wait_share_the_error(emulator):
+async def test_waiting_sets_share_the_error(emulator):
     async with opened(emulator, "&timeout=2&deadline=2") as one:
         await one.get(KEY)
         emulator.faults.begin_outage("503")
@@ -187,12 +187,12 @@ async def test_a_tombstone_is_kept_for_a_while(emulator, monkeypatch):
         one.tick()
         await one._tombstones._removal
         assert one.stats()["tombstones"] == 0
-        # It knows that its own key was stored again.
+        # The server knows that its own key was stored again.
         assert one.stats()["deletions"] == deletions + 2
         assert sorted(stored(emulator)) == sorted(f"p/{name_of(k)}" for k in (b"back", b"mine"))
         for key in (b"back", b"mine"):
             assert (await one.get(key)).value == b"w"
-        # It still knows the tombstone, and has to read again.
+        # It still knows the tombstone, and must read again.
         with pytest.raises(VersionConflict):
             await one.put(Record(b"gone", b"x"), None)
         assert await one.get(b"gone") is None
@@ -200,7 +200,7 @@ async def test_a_tombstone_is_kept_for_a_while(emulator, monkeypatch):
         assert (await two.get(b"gone")).value == b"x"
 
 
-async def test_the_time_of_a_tombstone_is_one_for_lifecycle_rules(emulator):
+async def test_the_time_of_a_tombstone_suits_lifecycle_rules(emulator):
     async with opened(emulator) as one:
         await one.put(of(b"1"))
         await one.delete(KEY)
@@ -226,6 +226,6 @@ async def test_a_412_without_a_reason_is_an_error(more):
         GcsEmulator(["bucket"], faults=_Refusing()) as emulator,
         opened(emulator, f"&timeout=2&deadline=2{more}") as one,
     ):
-        # Which one depends on what the deadline ends: a race that is lost, or a request.
+        # Which error depends on what the deadline interrupts: a lost race, or a request.
         with pytest.raises(StorageError, match=r"^bucket: "):
             await one.put(of(b"1"))

@@ -261,7 +261,7 @@ async def test_bodies_of_all_sizes_and_encodings() -> None:
 
 
 @patiently
-async def test_a_late_write_replaces_what_was_acknowledged_meanwhile() -> None:
+async def test_a_late_write_replaces_a_write_acknowledged_meanwhile() -> None:
     faults = Faults(late_rate=1.0, late_delay="fixed:500ms")
     async with GcsEmulator(["bkt"], faults=faults) as emulator, session_of(emulator) as session:
         with pytest.raises((ConnectionResetError, aiohttp.ClientConnectionError)):
@@ -365,7 +365,7 @@ async def test_it_stops_while_requests_hang_and_keeps_objects_across_a_restart()
         url = emulator.url
         await session.post(MEDIA, data=b"x")
         emulator.faults.begin_outage("hang")
-        # This is a write, which the client does not repeat by itself.
+        # A write, which the client does not repeat by itself.
         hanging = asyncio.ensure_future(session.post(MEDIA, data=b"y"))
         await asyncio.sleep(0.05)
     with pytest.raises((ConnectionResetError, aiohttp.ClientConnectionError)):

@@ -1,6 +1,6 @@
 """The bucket backend when requests fail while another server changes the same objects.
 
-A script determines what the emulator does to each request. The other server's changes happen in the
+A script determines how the emulator handles each request. The other server makes its changes in the
 pause before the request is repeated.
 """
 
@@ -49,7 +49,7 @@ class Scene:
         self._monkeypatch = monkeypatch
 
     def next(self, *deeds, meanwhile=None):
-        """Set the outcomes of the next requests, and what happens before the first is repeated."""
+        """Set the outcomes of the next requests, and an action before the first is repeated."""
         self.emulator.faults.deeds.extend(deeds)
         pending = [meanwhile] if meanwhile else []
 
@@ -93,7 +93,7 @@ async def scene(monkeypatch, options):
             yield Scene(emulator, one, two, monkeypatch)
 
 
-# Most tests run on servers that make every write conditional, these also on others.
+# Most tests run on servers that make every write conditional; these also run on others.
 either_mode = pytest.mark.parametrize("options", ["", "&strict=0"], ids=["strict", "lax"])
 lax = pytest.mark.parametrize("options", ["&strict=0"], ids=["lax"])
 
@@ -133,7 +133,7 @@ async def test_a_conditional_write_that_was_not_executed_is_repeated(scene, deed
 
 @pytest.mark.parametrize("deed", LOST)
 @pytest.mark.parametrize("times", [1, 30])
-async def test_an_unacknowledged_write_is_recognised_after_others_built_on_it(scene, deed, times):
+async def test_an_unacknowledged_write_is_recognised_after_later_changes(scene, deed, times):
     await scene.two.put(of(b"0"))
     read = await scene.one.get(KEY)
 
@@ -144,7 +144,7 @@ async def test_an_unacknowledged_write_is_recognised_after_others_built_on_it(sc
     scene.next(deed, meanwhile=meanwhile)
     version = await scene.one.put(of(b"1"), read)
     assert await scene.value() == b"%d" % (1 + times)
-    # Its version is one that no object has any more.
+    # No object has its version any more.
     assert 2**63 <= version < 2**64
     item = of(b"1")._replace(version=version)
     with pytest.raises(VersionConflict):
@@ -188,14 +188,14 @@ async def test_if_too_many_writers_hide_the_outcome_it_is_an_error(scene):
                 await increment(other)
 
     scene.next("lose-reset", meanwhile=meanwhile)
-    with pytest.raises(StorageError, match="changed the object since; the change may have been"):
+    with pytest.raises(StorageError, match="changed the object since; the change may or may not"):
         await scene.one.put(of(b"1"), read)
     assert await scene.value() == b"9"
 
 
 @pytest.mark.parametrize("deed", LOST)
 @either_mode
-async def test_an_unacknowledged_set_does_not_undo_what_others_built_on_it(scene, deed):
+async def test_an_unacknowledged_set_does_not_undo_later_changes(scene, deed):
     assert await scene.one.get(KEY) is None
     scene.next(deed, meanwhile=lambda: increment(scene.two))
     await scene.one.put(of(b"10"), ANY)
@@ -204,7 +204,7 @@ async def test_an_unacknowledged_set_does_not_undo_what_others_built_on_it(scene
 
 
 @pytest.mark.parametrize("deed", FAILED)
-async def test_a_set_that_was_not_executed_overwrites_what_others_did_meanwhile(scene, deed):
+async def test_a_set_that_was_not_executed_overwrites_changes_made_meanwhile(scene, deed):
     await scene.two.put(of(b"0"))
     scene.next(deed, meanwhile=lambda: increment(scene.two))
     await scene.one.put(of(b"10"))
@@ -214,7 +214,7 @@ async def test_a_set_that_was_not_executed_overwrites_what_others_did_meanwhile(
     assert await scene.value() == b"11"
 
 
-async def test_a_set_that_fails_repeatedly_is_executed_in_the_end(scene):
+async def test_a_set_that_fails_repeatedly_is_eventually_executed(scene):
     await scene.two.put(of(b"0"))
     # The write is not executed, the read of the current object fails, and the conditional write is
     # not acknowledged.
@@ -300,7 +300,7 @@ async def test_one_of_two_deletes_of_an_item_succeeds(scene, deed, new):
 @lax
 @pytest.mark.parametrize("deed", [*LOST, *FAILED])
 @pytest.mark.parametrize("new", [False, True])
-async def test_without_a_tombstone_nobody_knows_who_deleted_an_item(scene, deed, new):
+async def test_without_a_tombstone_the_outcome_of_a_delete_is_unknown(scene, deed, new):
     await scene.two.put(of(b"0"))
     read = await scene.one.get(KEY)
 
@@ -311,19 +311,19 @@ async def test_without_a_tombstone_nobody_knows_who_deleted_an_item(scene, deed,
             await scene.two.put(of(b"new"))
 
     scene.next(deed, meanwhile=meanwhile)
-    with pytest.raises(StorageError, match="the change may have been made or not"):
+    with pytest.raises(StorageError, match="the change may or may not have been made"):
         await scene.one.delete(KEY, read)
     assert await scene.value() == (b"new" if new else None)
 
 
 @lax
 @pytest.mark.parametrize("there", [False, True])
-async def test_without_conditions_nobody_knows_whether_a_set_replaced_a_change(scene, there):
+async def test_without_conditions_the_outcome_of_a_set_is_unknown(scene, there):
     if there:
         await scene.two.put(of(b"0"))
     read = await scene.one.get(KEY)
     scene.next("error", meanwhile=lambda: scene.two.put(of(b"two")))
-    with pytest.raises(StorageError, match="the change may have been made or not"):
+    with pytest.raises(StorageError, match="the change may or may not have been made"):
         await scene.one.put(of(b"1"), read)
     assert await scene.value() == b"two"
 
@@ -422,15 +422,15 @@ async def test_a_damaged_object_is_not_read_as_an_item(scene, caplog):
     read = await scene.one.get(KEY)
     damaged = objects[name]
     object.__setattr__(damaged, "content", damaged.content[:-1] + b"x")
-    with pytest.raises(StorageError, match=f"the object {name} is damaged, or not memlite's"):
+    with pytest.raises(StorageError, match=f"object {name} is damaged, or was not written"):
         await scene.one.get(KEY)
     with pytest.raises(StorageError):
         await scene.one.get_many([b"other", KEY])
     with pytest.raises(VersionConflict):
         await scene.one.put(of(b"1"), None)
     assert [found.key async for found in scene.one.scan()] == [b"other"]
-    assert f"passed over the object {name}: it is damaged, or not memlite's" in caplog.messages
-    # What set stores is the same whether it succeeds at once or after retries.
+    assert f"skipped object {name}: damaged, or not written by memlite" in caplog.messages
+    # A set stores the same, whether it succeeds at once or after retries.
     scene.next("error")
     await scene.one.put(of(b"2"))
     assert await scene.value() == b"2"

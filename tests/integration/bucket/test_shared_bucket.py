@@ -51,7 +51,7 @@ def connect() -> Iterator[Connect]:
 
 
 def work(client: Client, name: int, turns: int) -> list[bool]:
-    """Change items that others change too; return for each turn whether the add succeeded."""
+    """Change items that other clients change too; return for each turn if the add succeeded."""
     won = []
     for turn in range(turns):
         client.incr("count", 1)

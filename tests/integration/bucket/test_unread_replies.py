@@ -1,4 +1,4 @@
-"""Clients that ask for large values in a bucket and do not read them: memory is bounded."""
+"""Clients that request large values from a bucket and do not read them: memory is bounded."""
 
 import contextlib
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ pytestmark = pytest.mark.slow
 
 MIB = 1024  # KiB
 VALUE = b"x" * 1_000_000
-# The gets of a client are fewer than its commands that may be in progress, and of different keys.
+# A client sends fewer gets than may be in progress at once, each for a different key.
 CLIENTS, GETS = 12, 60
 
 
 @pytest.fixture
 def server() -> Iterator[RunningServer]:
     with emulator_thread(["bucket"]) as emulator:
-        # The emulator takes long for so much if others use the processor, too.
+        # The emulator is slow with so much data if other processes use the processor, too.
         url = f"gs://bucket/p?endpoint={emulator.url}&timeout=60&deadline=600"
         with running("memlite", "--backend", url, "-m", "8") as server:
             yield server
@@ -40,10 +40,10 @@ def test_memory_is_bounded_and_others_are_served(server: RunningServer) -> None:
         requests = b"".join(b"get k%d\r\n" % number for number in range(GETS))
         for wire in wires:
             wire.send(requests)
-        # So every get is carried out at once, and counted; what did not fit has been dropped.
+        # Every get is carried out and counted at once; values that did not fit were dropped.
         assert wait_until(lambda: int(server.stats()["cmd_get"]) == CLIENTS * GETS, 600)
         grown = server.resident_kib() - before
-        # Each client's may be 8 MB and two more values; all values would be 720 MB.
+        # Each client may hold 8 MB and two more values; all values would take 720 MB.
         assert grown < 300 * MIB
         other.send(b"get k0\r\n")
         assert len(other.until(b"END\r\n")) > len(VALUE)

@@ -70,7 +70,7 @@ async def test_many_keys(server: RunningServer) -> None:
         keys = [b"many-%d" % number for number in range(300)]
         for key in keys:
             await client.set(key, key, noreply=True)
-        await client.set(b"last", b"1")  # the reply shows that the values above are stored
+        await client.set(b"last", b"1")  # the reply implies that the values above are stored
         for found in (
             await client.get_many([*keys, b"nothing"]),
             await client.gets_many([*keys, b"nothing"]),
@@ -106,8 +106,8 @@ async def test_a_unix_socket() -> None:
             assert (await client.get(b"key")).value == b"value"
 
 
-# This runs in a process of its own: emcache creates TLS contexts in a deprecated way, and does not
-# close a refused connection.
+# Run in a separate process: emcache creates TLS contexts in a deprecated way, and does not close a
+# refused connection.
 _LOGIN = """
 import asyncio, emcache, sys
 from emcache.client_errors import AuthenticationError

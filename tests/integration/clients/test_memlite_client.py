@@ -283,7 +283,7 @@ async def answer(address: Address, *requests: bytes, **options: float) -> list[o
 
 
 async def settled(value: Callable[[], int]) -> int:
-    """Wait until a number has been the same for a while, and return it."""
+    """Wait until a number has been stable for a while, and return it."""
     while True:
         before = value()
         await asyncio.sleep(0.3)

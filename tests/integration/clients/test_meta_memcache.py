@@ -31,7 +31,7 @@ Connect = Callable[..., CacheApi]
 
 @pytest.fixture
 def connect() -> Iterator[Connect]:
-    """Return a function that creates clients; close their sockets, as they cannot do it."""
+    """Return a function that creates clients; close their sockets, which clients cannot do."""
     with contextlib.ExitStack() as stack:
 
         def connect(server: RunningServer, password: str | None = None) -> CacheApi:
@@ -150,7 +150,7 @@ def test_many_at_once(client: CacheApi) -> None:
 
 
 def test_one_client_recaches_an_item_before_it_expires(client: CacheApi) -> None:
-    """One client is told of a miss and recreates the value; the others get the old value."""
+    """One client gets a miss and recreates the value; the other clients get the old value."""
     policy = RecachePolicy(ttl=30)
     assert client.set("key", "old", ttl=20)
     answers = [client.get("key", recache_policy=policy) for _ in range(5)]
@@ -176,7 +176,7 @@ def test_deleted_items_are_stale_until_they_are_recached(client: CacheApi) -> No
     assert client.set("key", "old", ttl=100)
     assert client.delete("key", stale_policy=policy)
     assert [client.get("key") for _ in range(3)] == [None, "old", "old"]
-    # After another delete there is another winner.
+    # After another delete, another client wins.
     assert client.invalidate("key", stale_policy=policy)
     winner, unique = client.get_cas("key")
     assert (winner, client.get("key")) == (None, "old")
@@ -192,7 +192,7 @@ def test_a_value_deleted_while_it_was_recreated_is_stored_as_stale(client: Cache
     assert value is None
     assert client.delete("key", stale_policy=stale)  # in the meantime
     assert client.set("key", "late", ttl=100, cas_token=unique, stale_policy=stale)
-    # Clients may show it, and one of them is told to recreate it.
+    # Clients may use it, and one of them is told to recreate it.
     assert [client.get("key") for _ in range(3)] == [None, "late", "late"]
 
 

@@ -1,6 +1,6 @@
-"""pymemcache's own tests, which come with it, against memlite and through proxies.
+"""pymemcache's bundled tests, run against memlite and through proxies.
 
-``scripts/clients/try-clients --only python`` runs those of other libraries, which it downloads.
+``scripts/clients/try-clients --only python`` downloads and runs the tests of other libraries.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from tests.support.proxies import node_stat, proxy
 from tests.support.servers import RunningServer, needs_memcached, running
 from tests.support.waiting import wait_until
 
-# Asks for `stats cachedump` and sets a memory limit, which a proxy leaves to the nodes.
+# Uses `stats cachedump` and sets a memory limit, which a proxy leaves to the nodes.
 OF_NODES = "test_misc"
 SUITE = Path(pymemcache.__file__).parent / "test" / "test_integration.py"
 TESTS = 100
@@ -37,7 +37,7 @@ def behind_proxy(kind: str, *options: str) -> Iterator[RunningServer]:
 
 
 def passed(server: RunningServer, *options: str) -> int:
-    """Run the tests, of which none may fail; return how many there were."""
+    """Run the tests, none of which may fail; return their number."""
     done = subprocess.run(
         [
             sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio",

@@ -171,7 +171,7 @@ async def test_keys_that_cannot_be_sent(seed: str, key: bytes) -> None:
             cluster.touch(key, 1),
             cluster.delete(key),
         ):
-            with pytest.raises(ValueError, match="a key has 1 to 250 bytes"):
+            with pytest.raises(ValueError, match="a key must have 1 to 250 bytes"):
                 await request
 
 
@@ -184,7 +184,7 @@ async def test_no_seed_tells_of_nodes(nodes: tuple[RunningServer, ...]) -> None:
     with pytest.raises(DiscoveryError) as caught:
         await ClusterClient("127.0.0.1:1", at(nodes[0])).__aenter__()
     assert str(caught.value) == (
-        "no seed tells which nodes there are: 127.0.0.1:1: Connection refused; "
+        "no seed could list the nodes: 127.0.0.1:1: Connection refused; "
         f"{at(nodes[0])}: it lists no nodes"
     )
 
@@ -204,7 +204,7 @@ async def test_a_node_that_fails(nodes: tuple[RunningServer, ...], tmp_path: Pat
             gone.process.wait()
             router = cluster.map.router()
             lost = {key for key in KEYS if router.index(key) == 3}
-            with contextlib.suppress(ConnectionError):  # what the lost connection says is its own
+            with contextlib.suppress(ConnectionError):  # the lost connection's own error
                 await cluster.get(min(lost))
             with pytest.raises(NodeUnreachableError, match=f"{gone.port}: Connection refused"):
                 await cluster.get(min(lost))

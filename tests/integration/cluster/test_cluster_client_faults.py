@@ -1,4 +1,4 @@
-"""The cluster client with seeds and nodes that say and do what the test wants."""
+"""The cluster client with scripted seeds and nodes."""
 
 import asyncio
 import contextlib
@@ -21,13 +21,13 @@ FOREVER = 3600.0
 
 
 class Scripted:
-    """A server that answers each line with what it was given; with ERROR if that is nothing.
+    """A server that answers each line with its scripted reply, or with ERROR if there is none.
 
     Attributes:
-        port: where it listens.
+        port: the port that it listens on.
         replies: the replies by the whole line; None closes the connection.
         asked: the lines that it has received.
-        connects: how often it was connected to.
+        connects: the number of connections accepted.
         held: while this is not set, no reply is sent.
     """
 
@@ -109,7 +109,7 @@ async def test_servers_that_have_one_of_the_forms(form: bytes, asked: list[bytes
         (NEW, b"1\na|b\n", "not enough values"),
         (NEW, b"1\na|b|x\n", "not HOST:PORT"),
         (NEW, b"1\n|b|1\n", "not HOST:PORT"),
-        (NEW, b"1\na|b|1 a||1\n", "is there twice"),
+        (NEW, b"1\na|b|1 a||1\n", "duplicate name"),
         (TOPOLOGY, b"1\n{\n", "Expecting property name"),
         (TOPOLOGY, b"1\n{}\n", "'nodes'"),
         (TOPOLOGY, b"1\n[]\n", "no attribute 'keys'"),
@@ -121,7 +121,7 @@ async def test_servers_that_have_one_of_the_forms(form: bytes, asked: list[bytes
         (
             TOPOLOGY,
             b'1\n{"hash": "ketama", "hash_tag": "", "replicas": 2, "nodes": []}\n',
-            "this client does not know replicas",
+            "this client does not support replicas",
         ),
     ],
 )
@@ -184,7 +184,7 @@ async def test_seeds_are_asked_once_however_many_requests_fail() -> None:
                 *(cluster.get(b"a") for _ in range(50)), return_exceptions=True
             )
             assert {type(result) for result in results} == {NodeUnreachableError}
-            # By the requests, and by the task that they have hurried.
+            # Once by the requests, and once by the task that they have hurried.
             assert seed.asked.count(NEW) - before in (1, 2)
 
 
@@ -211,7 +211,7 @@ async def test_a_request_whose_reply_is_lost_is_not_sent_again() -> None:
             assert node.connects == 2
 
 
-async def test_a_node_that_goes_answers_what_it_was_asked() -> None:
+async def test_a_removed_node_still_answers_earlier_requests() -> None:
     async with scripted(3) as (seed, old, new):
         old.replies[b"incr a 1\r\n"] = b"1\r\n"
         new.replies[b"incr a 1\r\n"] = b"100\r\n"

@@ -1,4 +1,4 @@
-"""Clusters whose items are on several nodes: their copies, as real nodes have them."""
+"""Clusters with replicas: the copies that real nodes hold."""
 
 import json
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def misses(front: RunningServer) -> int:
 
 
 def copies(here: Cluster) -> dict[bytes, set[str]]:
-    """Return which nodes have each key, all of which must have the same."""
+    """Return the nodes that have each key, and check that they agree."""
     found: dict[bytes, set[str]] = {}
     for key in KEYS:
         answers = {}
@@ -92,7 +92,7 @@ def test_copies_are_where_they_belong_after_each_change(here: Cluster) -> None:
     assert here.run("add", "d").returncode == 0
     assert copies(here) == owners(here)
     arrived = sum(len(now - before[key]) for key, now in owners(here).items())
-    # A node that had a copy and decides now gets the item as well.
+    # A node that had a copy and is now the primary gets the item as well.
     assert arrived == planned["moved"]["items"] == planned["nodes"][3]["arrive"]["items"]
     assert misses(front) == 0
     assert int(front.stats()["proxy_replica_reads"]) > 0
@@ -141,11 +141,11 @@ def test_a_move_is_cancelled_before_items_have_moved(here: Cluster, phase: str) 
     assert wait_until(copied, LONG)
 
 
-def test_what_is_refused(here: Cluster) -> None:
+def test_refused_commands(here: Cluster) -> None:
     front = add(here, "ab")
     for command, message in (
-        (["replicas", "1"], "there are 2 already; the number can only be raised"),
-        (["replicas", "3"], "3 replicas need as many members, not 2"),
+        (["replicas", "1"], "there are already 2; the number can only be raised"),
+        (["replicas", "3"], "3 replicas require as many members, but there are 2"),
         (["replicas", "0"], "must be from 1 to 100, not '0'"),
     ):
         refused = here.run(*command)
@@ -165,7 +165,7 @@ def test_what_is_refused(here: Cluster) -> None:
     assert misses(front) == len(KEYS)
     fill(front)
     refused = here.run("resume", "--without", "c")
-    assert "--without: not with replicas" in refused.stderr
+    assert "--without: cannot be combined with replicas" in refused.stderr
     assert here.run("resume").returncode == 0
     assert here.places()["c"] == "member"
     assert misses(front) == 0

@@ -1,4 +1,4 @@
-"""Auto discovery: what proxies say of their nodes, and clients that go to the nodes directly."""
+"""Auto discovery: the node lists of proxies, and clients that go to the nodes directly."""
 
 import contextlib
 import json
@@ -32,7 +32,7 @@ def front(nodes: tuple[RunningServer, ...]) -> Iterator[RunningServer]:
 
 
 def payload(wire: Wire, request: bytes, head: bytes) -> tuple[int, bytes]:
-    """Return the version and the second line of the reply to a request, whose form is checked."""
+    """Check the form of the reply to a request; return its version and its second line."""
     wire.send(request)
     line = wire.line()
     assert line.startswith(head)

@@ -1,7 +1,7 @@
-"""Discovery clients as they are, at a proxy and at a node; and the form that old ones ask in.
+"""Unmodified discovery clients at a proxy and at a node, and the request form of old clients.
 
-pymemcache's has not been in a release up to 4.0.0: ``MEMLITE_TEST_PYMEMCACHE`` names a folder with
-a later one. That of dalli needs Ruby with the gem dalli-elasticache.
+pymemcache's client is in no release up to 4.0.0: ``MEMLITE_TEST_PYMEMCACHE`` names a folder with
+a later version. The client of dalli needs Ruby with the gem dalli-elasticache.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from tests.support.waiting import wait_until
 KEYS = [f"key:{number}" for number in range(60)]
 OLD = b"get %b\r\n" % CLUSTER_KEY
 
-# What is stored and found at the nodes, and which these are, as JSON.
+# Clients that store and read items, and print the nodes and whether all items were found.
 PYMEMCACHE = """
 import json, sys
 from pymemcache.client.ext.aws_ec_client import AWSElastiCacheHashClient
@@ -68,7 +68,7 @@ def front(here: Cluster) -> Iterator[RunningServer]:
 
 @pytest.fixture(params=["proxy", "node"])
 def asked(request: pytest.FixtureRequest, here: Cluster, front: RunningServer) -> RunningServer:
-    """Whom the client asks for the nodes."""
+    """The server that the client asks for the nodes."""
     return front if request.param == "proxy" else here.nodes["b"]
 
 
@@ -114,7 +114,7 @@ def test_pymemcache(here: Cluster, asked: RunningServer) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout) == [addresses(here), True]
-    # It has gone to the nodes, and others find there what it has stored.
+    # It went to the nodes directly, and other clients find its items there.
     nodes = [("127.0.0.1", node.port) for node in here.nodes.values()]
     with contextlib.closing(HashClient(nodes, timeout=60)) as direct:
         assert direct.get_many(KEYS) == {key: f"value of {key}".encode() for key in KEYS}
@@ -138,7 +138,7 @@ Start = Callable[..., RunningServer]
 
 @pytest.fixture
 def start() -> Iterator[tuple[Cluster, Start]]:
-    """A cluster without nodes, and what starts one that is its only node."""
+    """A cluster without nodes, and a function that starts its only node."""
     with cluster() as alone:
 
         def start(*options: str) -> RunningServer:
@@ -172,7 +172,7 @@ def test_nodes_answer_the_old_form(
         gets = OLD.replace(b"get", b"gets")
         wire.send(OLD)
         assert wire.exactly(len(old)) == old
-        # Among others, alone in what arrives, and in pieces.
+        # Among other requests, alone in a read, and in pieces.
         wire.send(b"set x 0 0 1\r\nx\r\n" + OLD + b"get x\r\nget none\r\n" + gets + OLD + b"mn\r\n")
         one = b"VALUE x 0 1\r\nx\r\nEND\r\n"
         assert (
@@ -182,7 +182,7 @@ def test_nodes_answer_the_old_form(
         for part in (OLD[:9], OLD[9:-1], OLD[-1:]):
             wire.send(part)
         assert wire.exactly(len(old)) == old
-        # It is an ordinary key to others, and in a get of several.
+        # To other commands, and in a get of several keys, it is an ordinary key.
         for request in (b"mg %b v\r\n", b"get %b x2\r\n", b"delete %b\r\n", b"touch %b 1\r\n"):
             assert wire.ask(request % CLUSTER_KEY) in (b"EN\r\n", b"END\r\n", b"NOT_FOUND\r\n")
     found = replies(
@@ -201,7 +201,7 @@ def test_nodes_answer_the_old_form(
     ]
 
 
-def test_an_item_of_this_key_is_an_item(start: tuple[Cluster, Start]) -> None:
+def test_an_item_with_this_key_is_served(start: tuple[Cluster, Start]) -> None:
     node = start[1]()
     with node.connect() as wire:
         assert wire.ask(b"set %b 0 0 4\r\nmine\r\n" % CLUSTER_KEY) == b"STORED\r\n"

@@ -24,7 +24,7 @@ KINDS = [pytest.param("memcached", marks=needs_memcached), "memlite"]
 KEY = b"front-page"
 NAMES = ("one", "two", "three")
 LEASE = 2.0
-# The second proxy follows so seldom that it is always late.
+# The second proxy reads the store so seldom that it is always late.
 TIMES = {
     "lease": LEASE,
     "interval": 0.2,
@@ -86,7 +86,7 @@ def set_all(front: RunningServer, value: bytes = b"1") -> None:
 
 
 def spread(front: RunningServer, nodes: Sequence[RunningServer], times: int = 300) -> list[int]:
-    """Read a key some times; return how many gets each node has had, the most first."""
+    """Read a key repeatedly; return the number of gets at each node, the highest first."""
     before = [gets(node) for node in nodes]
     with front.connect() as wire:
         for _ in range(times):
@@ -147,7 +147,7 @@ def load(front: RunningServer, seed: int, hot: int = 1) -> None:
     ],
 )
 def test_automatic_promotion(kind: str, own: bool) -> None:
-    """By what the nodes report, or the proxy has sampled; in the store's list, or the proxy's."""
+    """Nodes report reads or the proxy samples them; the list is the store's or the proxy's."""
     options = ("--promote-hot-keys", "30")
     with (
         members(kind) as (url, nodes),

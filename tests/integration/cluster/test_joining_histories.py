@@ -1,8 +1,8 @@
-"""What clients of two proxies see while nodes join a cluster, without moving keys.
+"""Histories of clients of two proxies while nodes join a cluster, without moving keys.
 
 A read may miss at any time, as in any cache. Otherwise histories are linearizable: no value is read
-that is older than an acknowledged change. ``MEMLITE_TEST_MOVING_HISTORIES`` is how many are
-recorded.
+that is older than an acknowledged change. ``MEMLITE_TEST_MOVING_HISTORIES`` is the number
+of histories recorded.
 """
 
 import asyncio

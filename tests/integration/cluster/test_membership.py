@@ -20,7 +20,7 @@ from tests.support.servers import RunningServer, running
 from tests.support.waiting import wait_until
 
 KEYS = [b"key:%d" % number for number in range(60)]
-# Well above what the lease and the intervals add up to, as this machine may be busy.
+# Well above the sum of the lease and the intervals, as this machine may be busy.
 LONG = 90.0
 
 
@@ -153,7 +153,7 @@ def test_a_name_in_use_is_refused(url: str, join: Callable[..., RunningServer]) 
     node = join("one")
     second = run("-p", "0", "--join", url, "--name", "one")
     assert second.returncode == 71
-    text = f"memlite: --name: one is the name of the node at 127.0.0.1:{node.port}\n"
+    text = f"memlite: --name: the name one is in use by the node at 127.0.0.1:{node.port}\n"
     assert second.stderr.splitlines(keepends=True)[-1] == text
     assert serves(node)
 
@@ -170,16 +170,19 @@ def test_a_store_that_cannot_be_used_ends_the_start() -> None:
     [
         (["--join", "http://x"], "--join: must be gs://bucket/prefix, valkey://host:port/prefix"),
         (["--join", "valkey://h?wait=x"], "--join: valkey: wait must be a number"),
-        (["--join", "gs://b", "--backend", "valkey://h"], "--join: nodes that share valkey://h"),
+        (
+            ["--join", "gs://b", "--backend", "valkey://h"],
+            "--join: cannot be combined with valkey://h",
+        ),
         (["--join", "memcached://h:p/x"], "--join: not HOST:PORT"),
-        (["--join", "memcached://h/a b"], "--join: a prefix has at most 100 bytes and no spaces"),
-        (["--name", "one"], "--name: is for nodes of a cluster; it needs --join"),
-        (["--join", "gs://b", "--backend", "gs://b/p"], "--join: nodes that share gs://b/p need"),
+        (["--join", "memcached://h/a b"], "--join: prefix must have at most 100 bytes and no"),
+        (["--name", "one"], "--name: applies only to nodes of a cluster; it requires --join"),
+        (["--join", "gs://b", "--backend", "gs://b/p"], "--join: cannot be combined with gs://b/p"),
         (["--join", "gs://b", "-s", "/tmp/s"], "--join: other machines cannot reach a UNIX socket"),
         (["--join", "gs://b", "--name", "a b"], "--name: must have 1 to 100 bytes and no spaces"),
         (
             ["--join", "memcached://h", "-p", "0", "-l", "0.0.0.0"],
-            "--advertise: is needed, as -l 0.0.0.0 does not say where others reach this node",
+            "--advertise: required with -l 0.0.0.0, which does not say where to reach this node",
         ),
         (
             ["--join", "memcached://h", "--advertise", "/a"],
@@ -278,7 +281,7 @@ def test_without_its_store_a_node_stops_serving_when_its_lease_runs_out(
         finally:
             store.process.send_signal(signal.SIGCONT)
         assert wait_until(lambda: serves(node))
-        # Nobody has taken its place, so it still has its items.
+        # No other node has taken its place, so it still has its items.
         assert wait_until(lambda: asked(front).startswith(b"HD"), LONG, 0.5)
 
 
@@ -300,7 +303,7 @@ async def test_clients_discover_nodes_that_have_joined(
         async with ClusterClient(f"127.0.0.1:{front.port}") as cluster:
             assert {node.name for node in cluster.map.nodes} == {"one", "two"}
             assert len(await cluster.get_many(KEYS)) == len(KEYS)
-        # A node says the same, without the proxy. The last to join knows the others at once.
+        # A node lists the same nodes as the proxy. The last to join knows the others at once.
         assert listed(nodes[1]) == [f"127.0.0.1|127.0.0.1|{node.port}" for node in nodes]
         (found,) = replies(nodes[1].ask(packet(CONFIG_GET, b"cluster")))
         assert found.value.split(b"\n")[1].decode().split() == listed(nodes[1])

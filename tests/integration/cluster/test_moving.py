@@ -43,7 +43,7 @@ def owners(here: Cluster) -> dict[bytes, RunningServer]:
 
 
 def fill(here: Cluster) -> dict[bytes, bytes]:
-    """Store all keys at their nodes; return what they answer."""
+    """Store all keys at their nodes; return the answers to reads."""
     for number, (key, node) in enumerate(owners(here).items()):
         with node.connect() as wire:
             flags = b"F%d%b" % (number, b" T1000" * (number % 2))
@@ -52,7 +52,7 @@ def fill(here: Cluster) -> dict[bytes, bytes]:
 
 
 def read(here: Cluster) -> dict[bytes, bytes]:
-    """Return what the nodes of keys answer, with the remaining time in thousands."""
+    """Return the answers of the keys' nodes, without remaining times."""
     answers = {}
     for key, node in owners(here).items():
         with node.connect() as wire:
@@ -136,7 +136,7 @@ def test_nodes_with_passwords_and_tls(here: Cluster, tmp_path: Path) -> None:
 
 
 def listed(node: RunningServer) -> bool:
-    """Return whether a node is a member, or keys move, as far as it has read."""
+    """Return whether, as far as the node knows, it is a member or keys are moving."""
     with node.connect() as wire:
         if not wire.ask(b"config get cluster\r\n").startswith(b"CONFIG "):
             return True
@@ -167,14 +167,14 @@ def test_nodes_that_register_themselves(here: Cluster) -> None:
         here.nodes["a"].process.send_signal(signal.SIGCONT)
     assert wait_until(lambda: here.places().get("a") == "spare", 60)
     removed = here.run("remove", "b")
-    assert "b registers itself, as a spare, until it stops\n" in removed.stderr
+    assert "b remains registered as a spare until it stops\n" in removed.stderr
     here.nodes["b"].stop()
     assert here.places() == {"a": "spare", "c": "member"}
     assert read(here) == before
 
 
 def test_old_items_do_not_come_back(here: Cluster) -> None:
-    """A node that is added has old items of keys that others have."""
+    """A node that is added has old items under keys of other nodes."""
     add(here, "memlite", "ab")
     before = fill(here)
     new = here.start("c", "memlite")
@@ -188,7 +188,7 @@ def test_old_items_do_not_come_back(here: Cluster) -> None:
     assert read(here) == before
 
 
-def test_a_cas_unique_of_a_key_that_is_gone_is_none_of_its_new_node(here: Cluster) -> None:
+def test_the_new_node_does_not_reuse_the_cas_unique_of_a_deleted_key(here: Cluster) -> None:
     add(here, "memlite", "a")
     with here.nodes["a"].connect() as wire:
         for key in KEYS:
@@ -217,7 +217,7 @@ def test_a_mover_that_was_killed_is_resumed(here: Cluster, phase: str) -> None:
     mover.wait()
     other = here.run("add", here.start("d", "memlite"))
     assert other.returncode == 71
-    assert "cluster add: keys move to c already; see memlite cluster resume\n" in other.stderr
+    assert "cluster add: keys are already moving to c; see memlite cluster resume\n" in other.stderr
     shown = here.show()
     assert shown["move"]["phase"] == phase
     assert shown["move"]["target"] == ["a", "b", "c"]
@@ -241,7 +241,7 @@ def test_one_mover_at_a_time(here: Cluster) -> None:
     second = here.run("resume")
     assert second.returncode == 71
     assert second.stderr.splitlines()[-1].startswith(
-        "memlite: cluster resume: keys are being moved by process "
+        "memlite: cluster resume: keys are already being moved by process "
     )
 
 
@@ -276,7 +276,7 @@ def test_a_move_is_turned_back_when_the_new_node_is_gone(here: Cluster, leased: 
     mover.wait()
     refused = here.run("cancel")
     assert refused.returncode == 71
-    assert "items have moved to c, which is there" in refused.stderr
+    assert "items have moved to c, which is considered alive" in refused.stderr
     here.nodes["c"].stop(signal.SIGKILL)
     back = here.run("cancel", *([] if leased else ["--lost", "c"]))
     assert back.returncode == 0, back.stderr
@@ -288,8 +288,8 @@ def test_a_move_is_turned_back_when_the_new_node_is_gone(here: Cluster, leased: 
     assert len(kept) < len(before)
 
 
-def test_a_source_that_is_gone(here: Cluster) -> None:
-    """What it held is lost, and the move goes on; it is removed afterwards."""
+def test_a_source_that_is_lost(here: Cluster) -> None:
+    """Its items are lost, and the move goes on; the node is removed afterwards."""
     for name in "abc":
         here.join(name)
     here.join("d", "--spare")
@@ -353,7 +353,7 @@ def test_a_node_that_joins_waits_until_keys_have_moved(here: Cluster) -> None:
     node = here.join("c")
     assert mover.wait(60) == 0
     text = node.log.read_text()
-    assert "waiting to join as c until the move of keys is over; no client is served" in text
+    assert "waiting to join as c until the move of keys has finished; not serving clients" in text
     assert here.places() == {"a": "spare", "b": "member", "c": "member"}
 
 
@@ -365,9 +365,9 @@ def test_nodes_that_cannot_do_it_are_refused_before_anything_changes(here: Clust
     small, gone = here.start("e", "memlite", "-I", "512k"), here.start("f", "memlite")
     here.nodes["f"].stop()
     for new, message in {
-        without_uniques: "runs with -C; keys can only be moved with cas uniques",
+        without_uniques: "runs with -C; moving keys requires cas uniques",
         silent: "refuses to list its items (-X)",
-        small: "takes items of 524,288 bytes (-I); others hold larger ones",
+        small: "accepts items of up to 524,288 bytes (-I); other nodes accept up to",
         gone: "Connection refused",
     }.items():
         refused = here.run("add", new)
@@ -387,11 +387,11 @@ def test_nodes_that_cannot_do_it_are_refused_before_anything_changes(here: Clust
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (["add", "x"], "there is no spare 'x'; there are no spares. A server"),
+        (["add", "x"], "unknown spare 'x'; there are no spares. To add a server"),
         (["add", "x y=h:1"], "a name must be text without spaces, not 'x y'"),
         (["add", "x=h:p"], "not HOST:PORT"),
         (["add", "a=h:1"], "a at 127.0.0.1:"),
-        (["drain", "x"], "there is no node 'x'; there are a, b"),
+        (["drain", "x"], "unknown node 'x'; known nodes: a, b"),
         (["remove", "a", "b"], "no node would be left"),
         (["drain", "a", "--rate", "x"], "--rate: must be a whole number, not 'x'"),
         (["drain", "a", "--rate", "-1"], "--rate: must be a whole number"),

@@ -1,7 +1,7 @@
 """For keys that move between nodes, conversations through a proxy get the same bytes as without.
 
-What is different is on the page about replicas and moves: a new expiry gives an item a new cas
-unique, as on a file, and ``h`` starts anew when an item is written again, as on a bucket.
+The differences are documented on the page about replicas and moves: a new expiry gives an item a
+new cas unique, as on a file, and ``h`` is reset when an item is rewritten, as on a bucket.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from tests.support.moving import Mover, MovingProxy, moving_proxy, topology_of
 from tests.support.servers import RunningServer, memcached_path, running
 
 CONVERSATIONS = 10
-# A proxy answers these itself, in other words, malformed ones included: they are about a node.
+# A proxy answers these differently, even if they are malformed, because they are about a node.
 OF_NODES = (b"cache_memlimit", b"stats", b"flush_all -\r\n")
 KINDS = [
     "memlite",
@@ -30,7 +30,7 @@ KINDS = [
 
 
 class Three:
-    """A node for itself, and two others behind a proxy."""
+    """A node that is asked directly, and two nodes behind a proxy."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ def three(request: pytest.FixtureRequest) -> Iterator[Three]:
 def left_out(request: bytes, binary: bool) -> bool:
     """Return whether a request is not compared.
 
-    That an item without an expiry was won cannot be copied.
+    A won right to recache an item without an expiry cannot be copied.
     """
     if binary:
         return request[1] in (Opcode.STAT, Opcode.TOUCH)
@@ -74,7 +74,7 @@ def left_out(request: bytes, binary: bool) -> bool:
 
 
 def forwarded(conversation: Conversation) -> Conversation:
-    """Return what of a conversation is compared; see `test_proxy_binary_differential`."""
+    """Return the part of a conversation that is compared; see `test_proxy_binary_differential`."""
     batches = [
         Batch(
             batch.binary,
@@ -111,7 +111,7 @@ def test_conversations_in_a_phase(three: Three, phase: Phase) -> None:
 
 
 class Front(RunningServer):
-    """A proxy while keys begin to move, and are moved by a mover, after each flush."""
+    """A proxy whose keys begin to move after each flush, carried out by a mover."""
 
     def __init__(self, three: Three, seed: int) -> None:
         super().__init__("memlite-proxy", three.direct.process, three.front.server.port)
@@ -122,7 +122,7 @@ class Front(RunningServer):
         self._thread: threading.Thread | None = None
 
     def ask(self, request: bytes) -> bytes:
-        """Send ``flush_all``, and move what is stored from now on."""
+        """Send ``flush_all``, and move the items stored from now on."""
         self.stop_moving()
         self._three.enter(Phase.PREPARE)
         reply = super().ask(request)

@@ -1,7 +1,7 @@
 """Histories of clients of two proxies are linearizable while nodes are added and drained.
 
-``MEMLITE_TEST_MOVING_HISTORIES`` is how many are recorded of each kind, and
-``MEMLITE_TEST_HISTORY_OPERATIONS`` how long they are at least.
+``MEMLITE_TEST_MOVING_HISTORIES`` is the number recorded of each kind, and
+``MEMLITE_TEST_HISTORY_OPERATIONS`` their minimum length.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ def verify(history: Sequence[Operation], recording: Recording) -> None:
 
 
 def emptied(*names: str) -> list[Operation]:
-    """Return that nodes may have lost all that they held, once each and at any time."""
+    """Return operations by which each node may lose all its items, once and at any time."""
     return [
         Operation(f"{name} is lost", "flush_all", EVERY_KEY, 0.0, NEVER, None) for name in names
     ]
@@ -72,7 +72,7 @@ def emptied(*names: str) -> list[Operation]:
 async def during(
     process: "subprocess.Popen[bytes]", asked: Sequence[Target], seed: str
 ) -> Recording:
-    """Record until a process has ended, which it must have done well."""
+    """Record until a process has ended, and check that it succeeded."""
     recording = await record(
         asked, seed, 1, least=OPERATIONS, going_on=lambda: process.poll() is None
     )
@@ -116,7 +116,7 @@ def test_nodes_with_replicas_come_and_go(here: Cluster, kind: str) -> None:
 
 
 def compare(here: Cluster, keys: Sequence[bytes]) -> None:
-    """Check that all nodes that have a key have the same, or a hold."""
+    """Check that all nodes that have a key have the same value, or a hold."""
     topology = here.document().topology()
     assert topology is not None
     assert topology.move is None
@@ -180,7 +180,7 @@ def kill_the_mover_and_a_proxy(here: Cluster, phase: str) -> None:
     assert here.places()["c"] == "member"
 
 
-# In the first phase a node that is gone ends the move, unless it is back before its lease runs out.
+# In the first phase, the loss of a node ends the move, unless it is back before its lease expires.
 @pytest.mark.parametrize("phase", PHASES[1:])
 @pytest.mark.parametrize("name", ["b", "c"], ids=["a source", "the destination"])
 def test_a_node_is_killed_and_comes_back(here: Cluster, phase: str, name: str) -> None:
@@ -251,7 +251,8 @@ def test_a_destination_is_killed_for_good(here: Cluster, command: list[str], num
     assert members == (["c"] if command[0] == "drain" else ["a", "b", "c", "d"])
 
 
-# What a node has that is killed for good, and what is done then. The last nodes are spares.
+# The command, the node that is killed for good and the phase, by the node's role. The last node is
+# a spare at first.
 LOSSES = {
     "a source of an add": (["add", "d"], "a", "move"),
     "a destination of a drain": (["drain", "a"], "b", "move"),
@@ -262,12 +263,12 @@ MORE_LOSSES = {
     "a member, before": (["add", "d"], "a", "gather"),
     "a member, afterwards": (["drain", "a"], "c", "spread"),
 }
-if HISTORIES > 1:  # they take long
+if HISTORIES > 1:  # they are slow
     LOSSES |= MORE_LOSSES
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_what_has_copies_survives_a_node(here: Cluster, loss: str) -> None:
+def test_replicated_items_survive_the_loss_of_a_node(here: Cluster, loss: str) -> None:
     command, gone, phase = LOSSES[loss]
     for one in "abc":
         here.join(one)
@@ -289,7 +290,7 @@ def test_what_has_copies_survives_a_node(here: Cluster, loss: str) -> None:
             down = f"node:{gone}:state", "down"
             assert await eventually(lambda: down in fronts[0].stats().items(), 100)
             await asyncio.to_thread(change, fronts[0], kept)
-            if gone == "d":  # what was to be added
+            if gone == "d":  # the node to be added
                 mover.kill()
                 assert await eventually(lambda: here.run("cancel").returncode == 0, 100)
             assert await eventually(lambda: mover.poll() is not None, 200)
@@ -312,7 +313,7 @@ def test_what_has_copies_survives_a_node(here: Cluster, loss: str) -> None:
 
 
 def change(front: RunningServer, kept: dict[bytes, bytes]) -> None:
-    """Change every other item while a node is down, as far as that is not refused."""
+    """Change every other item while a node is down; some of the changes are refused."""
     refused = 0
     with front.connect() as wire:
         for key in list(kept)[::2]:

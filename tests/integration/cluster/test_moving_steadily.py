@@ -22,12 +22,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 @dataclass
 class Seen:
-    """What clients saw."""
+    """Counts of the clients' reads and increments."""
 
     reads: int = 0
     misses: int = 0
     wrong: list[str] = field(default_factory=list)
-    counts: dict[bytes, int] = field(default_factory=dict)  # that were acknowledged
+    counts: dict[bytes, int] = field(default_factory=dict)  # acknowledged increments
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ async def count(connection: Connection, process: "subprocess.Popen[bytes]", seen
         key = draw.choice(COUNTERS)
         reply = await connection.request(b"incr %b 1\r\n" % key)
         if reply.line.isdigit():
-            # Another client counts too, so the number may be larger than this one's.
+            # Another client increments too, so the number may exceed this client's count.
             seen.counts[key] = seen.counts.get(key, 0) + 1
         else:
             seen.wrong.append(f"{key!r}: {reply}")
@@ -80,7 +80,7 @@ async def count(connection: Connection, process: "subprocess.Popen[bytes]", seen
 
 
 async def remembered(connection: Connection) -> dict[bytes, tuple[bytes, ...]]:
-    """Return flags, uniques and values of all items, whose remaining time is checked."""
+    """Return flags, uniques and values of all items, and check their remaining times."""
     found = {}
     for key in ITEMS:
         reply = await connection.request(b"mg %b v f c t\r\n" % key, Shape.META)

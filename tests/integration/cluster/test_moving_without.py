@@ -1,4 +1,4 @@
-"""A node that keys move to is gone for good, and the move goes on without it."""
+"""A destination of moving keys is lost for good, and the move goes on without it."""
 
 import subprocess
 import time
@@ -46,7 +46,7 @@ def kept(here: Cluster, *names: str) -> dict[bytes, bytes]:
 
 
 def get(wire: Wire, key: bytes) -> bytes | None:
-    """Return a value, None for a miss; it must come within the deadline, with a lot of room."""
+    """Return a value, or None for a miss; the reply must come within a generous deadline."""
     began = time.monotonic()
     wire.send(b"mg %b v\r\nmn\r\n" % key)
     reply = wire.until(b"MN\r\n").removesuffix(b"MN\r\n")
@@ -64,7 +64,7 @@ def fill(front: RunningServer) -> None:
 
 
 def write(front: RunningServer, values: dict[bytes, bytes]) -> int:
-    """Change what can be changed; return how many keys cannot."""
+    """Change all keys that can be changed; return how many cannot."""
     failed = 0
     with front.connect() as wire:
         for key in KEYS:
@@ -78,7 +78,7 @@ def write(front: RunningServer, values: dict[bytes, bytes]) -> int:
 
 
 def check(front: RunningServer, values: dict[bytes, bytes]) -> None:
-    """Check that all keys can be read, and nothing else than these values."""
+    """Check that all keys can be read, and have no other values than these."""
     with front.connect() as wire:
         read = {key: get(wire, key) for key in KEYS}
         assert {key: read[key] for key in values} == values
@@ -112,12 +112,12 @@ def test_keys_of_a_node_that_is_drained_go_to_others(here: Cluster, front: Runni
     assert write(front, values) > 30, "keys of the node that was killed"
     stopped = mover.result(200)
     assert stopped.returncode == 71
-    assert "node b is gone; waiting for another one of its name" in stopped.stderr
-    assert "or go on without it: memlite cluster resume --without b" in stopped.stderr
+    assert "node b has failed; waiting for another one with its name" in stopped.stderr
+    assert "to continue without it: memlite cluster resume --without b" in stopped.stderr
     refused = here.run("cancel")
-    assert "items have moved to nodes that stay" in refused.stderr
+    assert "items have moved to nodes that remain" in refused.stderr
     refused = here.run("resume", "--without", "c")
-    assert "c is there; start without --without" in refused.stderr
+    assert "c is considered alive; resume without --without" in refused.stderr
     refused = here.run("resume", "--without", "b", "--without", "c")
     assert "without b, c, no node would be left" in refused.stderr
     resumed = begin(here, "resume", "--without", "b")

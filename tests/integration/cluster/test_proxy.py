@@ -1,4 +1,4 @@
-"""A proxy in front of three nodes: clients, order, and what is said of the nodes."""
+"""A proxy in front of three nodes: clients, the order of replies, and statistics."""
 
 import contextlib
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ def test_a_get_of_many_keys_has_them_in_order(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("others", [0, 20])
 def test_a_key_with_a_line_feed_takes_no_reply_of_others(cluster: Cluster, others: int) -> None:
-    """A meta request in base64 may have such a key; for a node, a line would end in it."""
+    """A meta request in base64 may have such a key; sent as text, it would end the line."""
     store(cluster)
     data = b"set a\nb 0 0 1\r\nx\r\n" + b"".join(b"get %b\r\n" % key for key in KEYS[:others])
     with cluster[0].connect() as wire, cluster[0].connect() as other:
@@ -229,7 +229,7 @@ def test_statistics_are_those_of_the_proxy(cluster: Cluster) -> None:
         assert wire.ask(b"verbosity\r\n") == b"CLIENT_ERROR bad command line format\r\n"
 
 
-def test_a_command_of_another_client_is_never_answered_to_this_one(cluster: Cluster) -> None:
+def test_a_reply_never_goes_to_another_client(cluster: Cluster) -> None:
     store(cluster)
     with contextlib.ExitStack() as stack:
         wires = [stack.enter_context(cluster[0].connect()) for _ in range(20)]
@@ -240,7 +240,7 @@ def test_a_command_of_another_client_is_never_answered_to_this_one(cluster: Clus
                 assert wire.line() == b"HD k%b O%d\r\n" % (KEYS[(number + turn) % 60], number)
 
 
-def test_clients_that_go_away_disturb_nobody(cluster: Cluster) -> None:
+def test_clients_that_disconnect_do_not_affect_others(cluster: Cluster) -> None:
     store(cluster)
     with cluster[0].connect() as stays:
         for _ in range(20):

@@ -1,4 +1,4 @@
-"""A node that misses changes is kept out by all proxies, also by those that did not make them."""
+"""All proxies keep out a node that missed changes, also proxies that did not make them."""
 
 import contextlib
 import signal
@@ -20,7 +20,7 @@ OPTIONS = ("--deadline", "1")
 
 
 class Line:
-    """Passes connections on to a node, while it is whole."""
+    """A link that passes connections on to a node until it is cut."""
 
     def __init__(self, node: RunningServer) -> None:
         self._node = node
@@ -81,8 +81,8 @@ class Nodes:
     """Nodes that have all keys, or one and a gutter; the first one will be away.
 
     Attributes:
-        away: that one.
-        nodes: all.
+        away: the first node.
+        nodes: all nodes.
     """
 
     def __init__(self, stack: contextlib.ExitStack, folder: Path, kind: str, mode: str) -> None:
@@ -110,7 +110,7 @@ class Nodes:
 
     @contextlib.contextmanager
     def proxy(self, port: int | None = None, *, waits: bool = True) -> Iterator[RunningServer]:
-        """Run a proxy; `waits` says whether until all nodes are up."""
+        """Run a proxy; with `waits`, wait until all nodes are up."""
         count = len(self.nodes)
         with proxy(self.file(port), *OPTIONS) as front:
             assert not waits or wait_until(lambda: int(front.stats()["proxy_nodes_up"]) >= count)
@@ -149,9 +149,9 @@ def values(wire: Wire, keys: Sequence[bytes] = KEYS) -> list[bytes]:
 
 
 def fill(nodes: Nodes, front: RunningServer) -> list[bytes]:
-    """Store a first value, and return the keys of which the first node has one.
+    """Store a first value under all keys, and return the keys that the first node holds.
 
-    Without replicas these are its own, with them those that it has copies of.
+    Without replicas these are its own keys, with replicas those that it has copies of.
     """
     with front.connect() as wire:
         for key in KEYS:
@@ -162,14 +162,14 @@ def fill(nodes: Nodes, front: RunningServer) -> list[bytes]:
 
 
 def change(front: RunningServer, keys: Sequence[bytes]) -> list[bytes]:
-    """Change keys, and return those of which the change was acknowledged."""
+    """Change keys, and return those whose change was acknowledged."""
     with front.connect() as wire:
         replies = [wire.ask(b"set %b 0 0 1\r\n2\r\n" % key) for key in keys]
     return [key for key, reply in zip(keys, replies, strict=True) if reply == b"STORED\r\n"]
 
 
 def change_without(nodes: Nodes, front: RunningServer, keys: Sequence[bytes]) -> list[bytes]:
-    """Pause the first node and change keys; return those of which that was acknowledged."""
+    """Pause the first node and change keys; return those whose change was acknowledged."""
     nodes.away.pause()
     found: list[bytes] = []
 
@@ -186,8 +186,8 @@ def kill(front: RunningServer) -> None:
     front.process.wait()
 
 
-def test_another_proxy_reads_nothing_old(nodes: Nodes) -> None:
-    """The one that has made the changes is killed before the node is back."""
+def test_another_proxy_reads_nothing_stale(nodes: Nodes) -> None:
+    """The proxy that made the changes is killed before the node is back."""
     with nodes.proxy() as first, nodes.proxy() as second:
         held = fill(nodes, first)
         changed = change_without(nodes, first, held)
@@ -199,7 +199,7 @@ def test_another_proxy_reads_nothing_old(nodes: Nodes) -> None:
             assert b"1" not in values(wire, changed) * 3
 
 
-def test_a_proxy_that_is_started_later_reads_nothing_old(nodes: Nodes) -> None:
+def test_a_proxy_that_is_started_later_reads_nothing_stale(nodes: Nodes) -> None:
     with nodes.proxy() as first:
         held = fill(nodes, first)
         changed = change_without(nodes, first, held)
@@ -223,7 +223,7 @@ def test_the_note_goes_when_the_node_is_back(nodes: Nodes) -> None:
 
 
 def notes_on(node: RunningServer) -> bytes:
-    """Return what a node has of the notes about the first one."""
+    """Return a node's notes about the first node."""
     name = sha256("nöde-0".encode()).hexdigest().encode()
     with node.connect() as wire:
         keys = b"memlite:absent:%b memlite:missed:%b" % (name, name)
@@ -241,13 +241,13 @@ def test_a_flush_leaves_the_notes(nodes: Nodes) -> None:
         kill(first)
         with second.connect() as wire:
             assert wire.ask(b"flush_all\r\n").startswith(b"SERVER_ERROR")
-        # The second proxy may have read it only with the flush, and writes it again after it then.
+        # The second proxy may have read the note only with the flush, and then writes it again.
         assert wait_until(lambda: any(map(notes_on, others)))
         nodes.resume()
 
 
 def test_changes_of_two_proxies_do_not_keep_a_node_out(nodes: Nodes) -> None:
-    """Both make changes without it, and neither waits for the other for good."""
+    """Both make changes without the node, and neither waits for the other forever."""
     with nodes.proxy() as first, nodes.proxy() as second:
         held = fill(nodes, first)
         stop = threading.Event()
@@ -292,7 +292,7 @@ def test_a_node_that_one_proxy_cannot_reach_is_out_for_all(nodes: Nodes) -> None
 
 
 @pytest.mark.parametrize("started_with", [0, 1], ids=["all", "one silent"])
-def test_a_proxy_that_starts_takes_no_node_for_one_that_is_away(started_with: int) -> None:
+def test_a_starting_proxy_takes_no_node_for_absent(started_with: int) -> None:
     """It asks all nodes for notes while it connects to them, and clients wait for nothing else."""
     with contextlib.ExitStack() as stack:
         nodes = [stack.enter_context(running("memlite")) for _ in range(6)]

@@ -215,7 +215,7 @@ def test_a_flush_reaches_every_node(cluster: Cluster, request_: bytes) -> None:
             assert wire.until(b"END\r\n") == b"END\r\n"
 
 
-def test_a_delayed_flush_is_one(cluster: Cluster) -> None:
+def test_a_delayed_flush_is_delayed(cluster: Cluster) -> None:
     fill(cluster)
     with cluster[0].connect() as wire:
         assert converse(wire, packet(Opcode.FLUSH, extras=b"\0\0\x0e\x10")) == [Reply(Opcode.FLUSH)]
@@ -228,7 +228,7 @@ def test_a_flush_that_nodes_refuse() -> None:
         assert (refused.status, refused.value) == (Status.AUTH_ERROR, b"Auth failure.")
 
 
-def test_what_the_proxy_answers(cluster: Cluster) -> None:
+def test_requests_that_the_proxy_answers_itself(cluster: Cluster) -> None:
     with cluster[0].connect() as wire:
         *fields, end = converse(wire, packet(Opcode.STAT))
         assert end == Reply(Opcode.STAT)
@@ -270,7 +270,7 @@ def test_the_protocol_can_be_fixed(cluster: Cluster) -> None:
 
 
 def test_the_first_byte_of_a_connection_selects_its_protocol(cluster: Cluster) -> None:
-    """Also if it begins with a request that needs no parser, as it was seen before."""
+    """This includes a first request that needs no parser because it was seen before."""
     for _ in range(3):
         with cluster[0].connect() as wire:
             assert wire.ask(b"get a\r\n") == b"END\r\n"

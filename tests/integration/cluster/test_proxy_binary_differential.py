@@ -1,7 +1,7 @@
 """Through a proxy with one node, binary conversations get the same bytes as without.
 
-What a proxy does differently is left out: groups of statistics, which are about a node, and Touch
-of an item that a meta command has made stale, which takes the right to recache it.
+The known differences are left out: groups of statistics, which are about a node, and Touch of an
+item that a meta command has made stale, which takes the right to recache it.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ Pair = tuple[RunningServer, RunningServer]
     ],
 )
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
-    """A server, and a proxy in front of another one."""
+    """A server, and a proxy in front of another server."""
     options = PEER_OPTIONS if request.param == "memcached" else ()
     with contextlib.ExitStack() as stack:
         direct = stack.enter_context(running(request.param, *options))
@@ -50,7 +50,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 
 def compared(conversation: Conversation) -> Conversation:
-    """Return a conversation without what is not compared."""
+    """Return a conversation without the requests that are not compared."""
     batches = [
         Batch(
             batch.binary,

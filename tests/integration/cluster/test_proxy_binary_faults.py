@@ -44,7 +44,7 @@ def started() -> Iterator[Started]:
 
 
 def answers(wire: Wire, request: bytes, number: int) -> list[Reply]:
-    """Send a request, and return that many replies."""
+    """Send a request, and return the given number of replies."""
     wire.send(request)
     found = []
     for _ in range(number):
@@ -110,7 +110,7 @@ def test_a_paused_node_delays_its_own_keys_by_the_deadline(started: Started) -> 
 
 
 class Impostor:
-    """A node that answers the proxy's own request, and to others sends what it is told to.
+    """A node that answers the proxy's own requests, and all others with a given reply.
 
     Args:
         answer: the reply; None to close the connection instead.
@@ -159,7 +159,7 @@ def impostor(answer: bytes | None) -> Iterator[tuple[Impostor, RunningServer]]:
 
 
 def test_a_request_is_never_sent_twice() -> None:
-    """The node takes a request and closes the connection: nobody knows what it has done."""
+    """The node takes a request and closes the connection: the outcome is unknown."""
     with impostor(None) as (node, front), front.connect() as wire:
         for number in range(1, 4):
             assert wait_until(lambda: front.stats()["proxy_nodes_up"] == "1")
@@ -178,7 +178,7 @@ def test_a_request_is_never_sent_twice() -> None:
         (count(Opcode.INCREMENT, b"k", 1), b"VA 1 c1\r\nx\r\n"),
     ],
 )
-def test_what_no_memcached_answers_is_an_error(request_: bytes, answer: bytes) -> None:
+def test_a_reply_that_memcached_never_sends_is_an_error(request_: bytes, answer: bytes) -> None:
     with impostor(answer) as (_node, front), front.connect() as wire:
         assert wait_until(lambda: front.stats()["proxy_nodes_up"] == "1")
         wrong, done = answers(wire, request_ + NOOP, 2)

@@ -11,7 +11,7 @@ from tests.support.proxies import proxy
 from tests.support.servers import RunningServer, running
 
 CONVERSATIONS = 60
-# A proxy answers these itself, in other words, malformed ones included: they are about a node.
+# A proxy answers these differently, even if they are malformed, because they are about a node.
 OF_NODES = (b"cache_memlimit", b"stats")
 
 
@@ -24,7 +24,7 @@ def pair() -> Iterator[tuple[RunningServer, RunningServer]]:
 
 
 def forwarded(conversation: Conversation) -> Conversation:
-    """Return what of a conversation is text, and not about a node."""
+    """Return the requests of a conversation that are in text and not about a node."""
     batches = [
         Batch(
             False,

@@ -145,12 +145,12 @@ def test_a_node_that_comes_back_is_used_again(started: Started) -> None:
 
 
 class Impostor:
-    """A node that answers the proxy's own request, and to others sends what it is told to.
+    """A node that answers the proxy's own requests, and all others with a given reply.
 
     Attributes:
         received: what arrived, without the proxy's own requests.
-        connections: how many there were.
-        piece: how many bytes are sent at a time.
+        connections: the number of connections so far.
+        piece: the number of bytes sent at a time.
     """
 
     def __init__(self, answer: bytes | None) -> None:
@@ -242,7 +242,7 @@ def test_a_reply_of_another_kind_or_key_is_never_passed_on(request_: bytes) -> N
         for answer in ANSWERS + wrong:
             node.answer = answer
             assert wait_until(lambda: wire.stats()["proxy_nodes_up"] == "1")
-            # What comes behind it is discarded with the connection.
+            # Requests after the first are discarded with the connection.
             wire.send(request_ + b"get k\r\n" + request_)
             for _ in range(3):
                 line = wire.line()
@@ -258,7 +258,7 @@ def test_a_reply_of_another_kind_or_key_is_never_passed_on(request_: bytes) -> N
 
 
 @pytest.mark.parametrize("items", [b"b a", b"a a", b"a other"])
-def test_items_that_nobody_asked_for_so_are_not_passed_on(items: bytes) -> None:
+def test_items_out_of_order_or_not_requested_are_not_passed_on(items: bytes) -> None:
     answer = b"".join(b"VALUE %b 0 1\r\nx\r\n" % key for key in items.split()) + b"END\r\n"
     with impostor(answer) as (node, front), front.connect() as wire:
         assert b"unexpected reply 'VALUE " in wire.ask(b"get a b c\r\n")
@@ -281,8 +281,8 @@ def test_a_rubbish_node_harms_no_other_and_is_emptied() -> None:
         assert wire.line() == b"STORED\r\n"
         wire.send(b"get %b %b\r\n" % (own, other))
         assert wire.until(b"END\r\n") == b"VALUE %b 0 1\r\nx\r\nEND\r\n" % other
-        # Nobody knows what became of the set, so the node must forget all, which it refuses.
-        assert wait_until(lambda: "flush_all: it answers DELETED" in wire.stats().get(
+        # The outcome of the set is unknown, so the node must be flushed, which it refuses.
+        assert wait_until(lambda: "flush_all: unexpected reply: DELETED" in wire.stats().get(
             f"node:127.0.0.1:{node.port}:error", ""))  # fmt: skip
 
 
@@ -302,7 +302,7 @@ def test_a_reply_may_come_byte_by_byte() -> None:
 
 
 def test_a_request_is_never_sent_twice() -> None:
-    """The node takes a request and closes the connection: nobody knows what it has done."""
+    """The node takes a request and closes the connection: the outcome is unknown."""
     with impostor(None, "--on-return", "keep") as (node, front), front.connect() as wire:
         for number in range(1, 4):
             assert wait_until(lambda: wire.stats()["proxy_nodes_up"] == "1")
@@ -341,7 +341,7 @@ def test_nothing_is_executed_after_quit() -> None:
             leaving.send(b"get a\r\n")
             assert wait_until(lambda: node_stat(front, node, "pending") == "1")
             leaving.send(b"quit\r\n")
-            # Its own reads are in order, and so the others' show that it has been served.
+            # The proxy reads in order, so replies to later clients show that it has read this one.
             assert wait_until(lambda: _served_twice(front))
             leaving.send(b"delete k\r\nset k 0 0 1\r\ny\r\n")
             assert wait_until(lambda: _served_twice(front))

@@ -88,12 +88,12 @@ def test_it_serves_the_keys_of_a_node_that_is_down(started: Started) -> None:
             # Each also has a note that the node is away.
             assert sum(held) == len(started.keys) - 1 + len(held)
             assert all(number > 1 for number in held)
-        for key in started.keys:  # what was changed meanwhile is not there, nor what was before
+        for key in started.keys:  # neither changes made meanwhile nor earlier items are there
             assert wire.ask(b"mg %b\r\n" % key) == b"EN\r\n"
 
 
 @pytest.mark.slow
-def test_what_an_earlier_outage_has_left_is_not_served(started: Started) -> None:
+def test_items_left_by_an_earlier_outage_are_not_served(started: Started) -> None:
     with started.front.connect() as wire:
         for _ in range(2):
             with started.away(wire):
@@ -103,7 +103,7 @@ def test_what_an_earlier_outage_has_left_is_not_served(started: Started) -> None
 
 
 @pytest.mark.slow
-def test_it_refuses_what_builds_on_what_the_node_has(started: Started) -> None:
+def test_it_refuses_commands_that_depend_on_the_items_of_the_node(started: Started) -> None:
     key = started.keys[0]
     with started.front.connect() as wire, started.away(wire):
         for request in (b"incr %b 1\r\n", b"gets %b\r\n", b"append %b 0 0 1\r\nx\r\n"):

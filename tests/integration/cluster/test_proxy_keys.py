@@ -65,7 +65,7 @@ def test_without_a_reply_the_value_is_not_executed_either(cluster: Cluster) -> N
     assert node_stat(front, node, "connects") == "1"
 
 
-def test_of_several_keys_it_is_a_miss_if_other_nodes_answer(cluster: Cluster) -> None:
+def test_among_several_keys_it_is_a_miss_if_other_nodes_answer(cluster: Cluster) -> None:
     front, _ = cluster
     with front.connect() as wire:
         assert wire.ask(b"set a 0 0 1\r\n1\r\n") == b"STORED\r\n"
@@ -80,7 +80,7 @@ def test_values_and_base64_may_have_one(cluster: Cluster) -> None:
         assert wire.ask(b"ms k 1\r\n\0\r\n") == b"HD\r\n"
         assert wire.ask(b"ms YQBi 1 b\r\nx\r\n") == b"HD\r\n"
         assert wire.ask(b"mg YQBi b k\r\n") == b"HD kYQBi b\r\n"
-        # It is known from now on, and still refused in text.
+        # The proxy knows the key from now on, and still refuses it in text.
         assert wire.ask(b"delete a\0b\r\n") == REFUSED
         assert wire.ask(b"md YQBi b\r\n") == b"HD\r\n"
     assert node_stat(front, node, "connects") == "1"

@@ -98,7 +98,7 @@ def test_items_move_as_they_are(kind: str) -> None:
 
 
 def test_clients_that_send_without_waiting_keep_their_order() -> None:
-    """Each connection reads what it has written last, in all phases and while they change."""
+    """Each connection reads its own last write, in all phases and while they change."""
     with scene("memlite") as found:
         stopping = threading.Event()
         failures: list[bytes] = []
@@ -128,7 +128,7 @@ def test_clients_that_send_without_waiting_keep_their_order() -> None:
             thread.start()
 
         def go_on() -> None:
-            """Return when both have done something in this phase."""
+            """Wait until both threads have done something in this phase."""
             until = [one + 2 for one in rounds]
             while not failures and any(
                 one < other for one, other in zip(rounds, until, strict=True)
@@ -177,7 +177,7 @@ def test_nodes_are_not_listed_while_keys_move() -> None:
 
 
 @pytest.mark.parametrize("killed", [True, False])
-def test_only_the_keys_of_a_node_that_fails_are_concerned(killed: bool) -> None:
+def test_only_the_keys_of_a_failing_node_are_affected(killed: bool) -> None:
     with scene("memlite", deadline=1) as found, found.connect() as wire:
         for key in KEYS:
             ask(wire, b"set %b 0 0 1\r\nx\r\n" % key)
@@ -192,7 +192,7 @@ def test_only_the_keys_of_a_node_that_fails_are_concerned(killed: bool) -> None:
         try:
             reply = ask(wire, b"get %b\r\n" % moved)
             assert reply.startswith(b"SERVER_ERROR node node-%d: " % found.added.port)
-            for key in others:  # are still where they were
+            for key in others:  # still at their old node
                 assert ask(wire, b"get %b\r\n" % key).startswith(b"VALUE")
                 assert ask(wire, b"append %b 0 0 1\r\ny\r\n" % key) == b"STORED\r\n"
         finally:
@@ -200,7 +200,7 @@ def test_only_the_keys_of_a_node_that_fails_are_concerned(killed: bool) -> None:
                 found.added.process.send_signal(signal.SIGCONT)
 
 
-def test_the_way_back_when_the_new_node_is_gone() -> None:
+def test_keys_move_back_when_the_new_node_is_lost() -> None:
     with scene("memlite", deadline=1) as found, found.connect() as wire:
         for key in KEYS:
             ask(wire, b"set %b 0 0 1\r\nx\r\n" % key)
@@ -215,7 +215,7 @@ def test_the_way_back_when_the_new_node_is_gone() -> None:
 
 
 def test_nothing_is_forwarded_that_may_be_out_of_date() -> None:
-    """The process was stopped, and reads what clients have sent before it reads the store."""
+    """A proxy that was stopped may read clients' requests before it reads the store."""
     with scene("memlite") as found, found.connect() as wire:
         assert ask(wire, b"set key:1 0 0 1\r\nx\r\n") == b"STORED\r\n"
         found.front.lease.until = 1.0

@@ -1,4 +1,4 @@
-"""The options of a server that a proxy has: those about listening, and which it refuses."""
+"""Server options at a proxy: those about listening, and those that it refuses."""
 
 import socket
 import sys
@@ -79,11 +79,11 @@ def test_udp_off_is_accepted(node: RunningServer) -> None:
     ("arguments", "message"),
     [
         (["-U", "11211"], "flag -U: a proxy does not serve UDP; leave it out, or set it to 0"),
-        (["-p", "0", "-V"], "--version is for servers"),
-        (["--print-config"], "--print-config is for servers"),
-        (["-m", "64"], "flag -m is for servers"),
-        (["-t", "4"], "flag -t is for servers"),
-        (["--join", "gs://b"], "flag --join is for servers"),
+        (["-p", "0", "-V"], "--version applies only to servers"),
+        (["--print-config"], "--print-config applies only to servers"),
+        (["-m", "64"], "flag -m applies only to servers"),
+        (["-t", "4"], "flag -t applies only to servers"),
+        (["--join", "gs://b"], "flag --join applies only to servers"),
         (["-x"], "-x"),
     ],
 )

@@ -100,7 +100,7 @@ def test_times_are_measured_without_a_limit(
 
 
 @pytest.mark.parametrize("environment", FRAMINGS)
-def test_what_waits_for_a_node_that_reads_nothing_is_the_length(
+def test_requests_waiting_for_a_node_that_reads_nothing_are_the_length(
     nodes: tuple[RunningServer, ...], environment: dict[str, str]
 ) -> None:
     node, value = nodes[0], b"x" * 1_000_000
@@ -112,7 +112,7 @@ def test_what_waits_for_a_node_that_reads_nothing_is_the_length(
         wires = [stack.enter_context(front.connect()) for _ in range(20)]
         node.pause()
         try:
-            # What comes at the same time is sent at the same time; the others find it there.
+            # Requests that arrive together are sent together; later ones wait for them.
             for wire in wires[:10]:
                 wire.send(b"set big 0 0 %d\r\n%b\r\n" % (len(value), value))
             assert wait_until(lambda: int(proxy_stats(front)["in_flight"]) > 0)

@@ -138,14 +138,14 @@ KINDS = ["memlite", pytest.param("memcached", marks=needs_memcached)]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_of_several_proxies_only_the_first_empties_a_new_node(kind: str, tmp_path: Path) -> None:
-    """What its clients write there is kept when others learn of the node."""
+    """Items that its clients write there are kept when other proxies learn of the node."""
     with contextlib.ExitStack() as stack:
         old, new = (stack.enter_context(running(kind)) for _ in range(2))
         paths = [tmp_path / name for name in ("one", "two")]
         for path in paths:
             write(path, [old])
         first, second = (stack.enter_context(proxy(path)) for path in paths)
-        for turn in range(2):  # the second time, the note of the first one must not count
+        for turn in range(2):  # the second time, the first note must not count
             assert new.ask(b"set stale 0 0 1\r\nx\r\n") == b"STORED\r\n"
             write(paths[0], [old, new])
             assert wait_until(lambda: up_nodes(first) == 2)
@@ -169,7 +169,7 @@ def up_nodes(front: RunningServer) -> int:
 
 
 def store_at(front: RunningServer, node: RunningServer, value: bytes) -> list[bytes]:
-    """Store all keys; return those that a node has got."""
+    """Store all keys; return those that a node has received."""
     with front.connect() as wire:
         for key in KEYS:
             assert wire.ask(b"set %b 0 0 1\r\n%b\r\n" % (key, value)) == b"STORED\r\n"
@@ -186,7 +186,7 @@ def test_a_hold_is_no_item_for_a_replica_that_becomes_the_primary(kind: str, pat
         key = next(key for key in KEYS if router.replicas(key, 2) == [0, 1])
         front = stack.enter_context(proxy(path, "--deadline", "2"))
         assert wait_until(lambda: up_nodes(front) == 3)
-        # As it is left by a change whose outcome is unknown, some seconds later.
+        # The hold that a change with an unknown outcome leaves, some seconds later.
         left = hold(Key(key, b""), 20)
         assert some[1].ask(left).startswith(b"HD")
         write(path, some[1:], "replicas = 2\n")

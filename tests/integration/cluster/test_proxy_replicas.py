@@ -1,4 +1,4 @@
-"""Keys on several nodes: what each command does, and what is left on the nodes."""
+"""Keys on several nodes: the effect of each command, and the items left on the nodes."""
 
 import contextlib
 import random
@@ -37,7 +37,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[tuple[list[RunningServer
 
 
 def on_nodes(nodes: Sequence[RunningServer], key: bytes) -> list[bytes]:
-    """Return what each node answers to a get."""
+    """Return each node's answer to a get."""
     answers = []
     for node in nodes:
         with node.connect() as wire:
@@ -103,7 +103,7 @@ def test_changes(
         left = [answer for answer in on_nodes(nodes, key) if answer != MISS]
         assert len(left) == copies
         assert len(set(left)) <= 1
-        # All read the same, whichever node answers.
+        # All reads agree, whichever node answers.
         answers = {get(wire, b"get %b\r\n" % key) for _ in range(NODES)}
         assert answers == ({left[0]} if left else {MISS})
 
@@ -142,7 +142,7 @@ def test_a_delayed_flush_is_refused(cluster: tuple[list[RunningServer], RunningS
 
 
 def test_a_paused_replica(request: pytest.FixtureRequest) -> None:
-    """Changes are refused, reads are not, and the replica comes back without what it missed."""
+    """Changes are refused, reads are not, and the replica serves nothing stale afterwards."""
     with started("memlite", "--write", "all") as (nodes, front), front.connect() as wire:
         ask(wire, b"set k 0 0 1\r\n1")
         owner = primary_of(nodes, front)
@@ -158,7 +158,7 @@ def test_a_paused_replica(request: pytest.FixtureRequest) -> None:
 
 
 def primary_of(nodes: Sequence[RunningServer], front: RunningServer) -> RunningServer:
-    """Return the node that has k alone after a change of it."""
+    """Change k, and return the only node that still has it."""
     with front.connect() as wire:
         ask(wire, b"append k 0 0 0\r\n")
     having: list[RunningServer] = []
@@ -216,7 +216,7 @@ def separate_uniques(nodes: Sequence[RunningServer]) -> None:
     """Set the nodes' counters of cas uniques so far apart that no two items get the same one.
 
     Each node counts its own, and two keys may have their primaries on different nodes. A unique
-    that a client chooses raises those after it.
+    chosen by a client raises the following ones.
     """
     for number, node in enumerate(nodes):
         node.ask(b"ms counted 0 T-1 E%d\r\n\r\n" % (number * UNIQUES + 1))
@@ -226,7 +226,7 @@ def separate_uniques(nodes: Sequence[RunningServer]) -> None:
             assert wire.ask(b"delete counted\r\n") == b"DELETED\r\n"
 
 
-UNIQUES = 1_000_000  # more than the conversations of a test get from one node
+UNIQUES = 1_000_000  # more than one node assigns in the conversations of a test
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_conversations(options: tuple[str, ...], seeds: range) -> None:
 
 
 def test_binary_clients(cluster: tuple[list[RunningServer], RunningServer]) -> None:
-    """Binary requests are changes and reads as those of text are."""
+    """Binary changes and reads have the same effects as those in text."""
     nodes, front = cluster
     key = b"bin"
     stored = front.ask(store(Opcode.SET, key, b"5") + NOOP)

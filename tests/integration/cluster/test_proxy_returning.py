@@ -1,4 +1,4 @@
-"""A node that was away serves nothing that it held before, if it may have missed a change."""
+"""A node that was away serves none of its old items if it may have missed a change."""
 
 import contextlib
 import signal
@@ -48,7 +48,7 @@ def value(wire: Wire, key: bytes = b"k") -> bytes:
 
 @pytest.mark.parametrize("kind", PAIR)
 def test_a_late_change_never_appears(kind: str) -> None:
-    """The node has it in its socket while it is paused, and carries it out when it continues."""
+    """The change waits in the paused node's socket, and is carried out when the node continues."""
     with started(kind) as (node, front), front.connect() as wire:
         for turn in range(3):
             assert wire.ask(b"set k 0 0 1\r\n1\r\n") == b"STORED\r\n"
@@ -94,7 +94,7 @@ def test_nodes_can_be_kept_as_they_are() -> None:
 
 
 def test_late_changes_come_before_those_that_follow() -> None:
-    """Also where a node is not emptied: an older value must not replace a newer one."""
+    """Even if a node is not emptied, an older value must not replace a newer one."""
     with started("memlite", "--on-return", "keep") as (node, front), front.connect() as wire:
         for _ in range(3):
             node.pause()
@@ -119,14 +119,14 @@ def test_a_node_that_cannot_be_emptied_stays_down() -> None:
             finally:
                 node.process.send_signal(signal.SIGCONT)
             assert wait_until(lambda: "flush_all: " in node_stat(front, node, "error"))
-            assert b": down: flush_all: it answers CLIENT_ERROR" in wire.ask(b"get k\r\n")
+            assert b": down: flush_all: unexpected reply: CLIENT_ERROR" in wire.ask(b"get k\r\n")
 
 
 class KeepingMemcached:
-    """Answers as a memcached that keeps an item at ``flush_all``, until its second is over.
+    """Acts as a memcached that keeps an item at ``flush_all`` until that second is over.
 
-    Such is one that is read for the second time in the second of the flush. It closes the
-    connection on a ``set`` of the key ``lost``, which nobody knows to have been carried out.
+    memcached does so with an item that is read for the second time in the second of the flush. This
+    server closes the connection on a ``set`` of the key ``lost``, so that its outcome is unknown.
     """
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class KeepingMemcached:
         return item + b"END\r\n"
 
 
-def test_what_a_memcached_keeps_at_a_flush_is_gone_before_it_serves() -> None:
+def test_items_that_memcached_keeps_at_a_flush_are_never_served() -> None:
     node = KeepingMemcached()
     with serving(node.serve) as port:
         nodes: Any = [SimpleNamespace(port=port)]

@@ -46,7 +46,7 @@ def test_a_trace_goes_on_at_the_node(tmp_path: Path) -> None:
         there = at_node.pop(span.span_id)
         assert there.trace_id == span.trace_id
         assert there.name == span.name
-    assert not at_node  # the others have no room for it
+    assert not at_node  # the other requests have no room for the trace
     parts = {span.name for span in spans if span.parent_span_id == at_proxy[0].span_id}
     assert {"queue", "nodes"} <= parts
     asked = next(span for span in spans if span.name == "nodes")
@@ -71,7 +71,7 @@ def test_memcached_ignores_the_flag() -> None:
 
 
 def value(receiver: OtlpServer, name: str, **labels: str) -> int:
-    """Return what was received last of a series; -1 for nothing."""
+    """Return the value of a series that was received last; -1 if there is none."""
     if not receiver.metrics:
         return -1
     point = receiver.series().get(name, {}).get(tuple(sorted(labels.items())))

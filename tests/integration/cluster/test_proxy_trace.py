@@ -64,7 +64,7 @@ def started(
 
 
 def converse(front: RunningServer, number: int) -> None:
-    """One request after the other, each when the last one is answered."""
+    """Send requests one after another, each when the last one is answered."""
     with front.connect() as wire:
         for n in range(REQUESTS):
             assert wire.ask(b"set %d:%d 0 0 1\r\nx\r\n" % (number, n)) == b"STORED\r\n"
@@ -100,7 +100,7 @@ def test_the_laws_of_queueing_hold(
     # First come, first served.
     in_order = sorted(rows, key=lambda row: (row.enqueued, row.dequeued))
     assert [row.dequeued for row in in_order] == sorted(row.dequeued for row in rows)
-    # Little's law: what the queue, and the workers, hold on average is arrival rate x mean time.
+    # Little's law, for the queue and for the workers: mean number = arrival rate x mean time.
     for begins, ends in (("enqueued", "dequeued"), ("dequeued", "received")):
         spans = [(getattr(row, begins), getattr(row, ends)) for row in rows]
         assert area(spans) == sum(end - begin for begin, end in spans)
@@ -119,7 +119,7 @@ def test_the_laws_of_queueing_hold(
 
 
 def area(spans: list[tuple[int, int]]) -> int:
-    """Return the integral of the number that are there, walked from event to event."""
+    """Return the integral of the number of requests present, summed from event to event."""
     events = sorted([(begin, 1) for begin, _ in spans] + [(end, -1) for _, end in spans])
     total = there = last = 0
     for moment, change in events:
@@ -155,7 +155,7 @@ def test_one_in_so_many_is_traced_and_the_file_can_be_rotated(
 
 
 def asked_of(number: int, key: bytes) -> tuple[bytes, bytes, str]:
-    """Return a request, its reply and its command as the trace has it; they take turns."""
+    """Return a request, its reply and its command in the trace; the kinds take turns."""
     value = b"VALUE %b 7 3\r\nabc\r\n" % key
     kinds = [
         (b"set %b 7 0 3\r\nabc\r\n" % key, b"STORED\r\n", "set"),
@@ -280,9 +280,9 @@ def test_failed_requests_are_traced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--in-flight", "0"], "argument --in-flight: must be 1 to 16384, not '0'"),
-        (["--trace-keys"], "--trace-keys needs --trace FILE"),
-        (["--trace-sample", "all"], "--trace-sample needs --trace FILE"),
+        (["--in-flight", "0"], "argument --in-flight: must be from 1 to 16384, not '0'"),
+        (["--trace-keys"], "--trace-keys requires --trace FILE"),
+        (["--trace-sample", "all"], "--trace-sample requires --trace FILE"),
         (
             ["--trace", "t", "--trace-sample", "x"],
             "must be all, failed, slow:10ms or 1/100, not 'x'",
@@ -310,7 +310,7 @@ def test_the_example_reads_a_trace(nodes: tuple[RunningServer, ...], tmp_path: P
 
 
 @pytest.mark.parametrize("environment", FRAMINGS)
-def test_what_the_gutter_serves_is_not_sent_when_the_node_is_back(
+def test_requests_served_by_the_gutter_are_not_sent_to_a_returning_node(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
     path, topology = tmp_path / "trace.csv", tmp_path / "cluster.toml"

@@ -127,7 +127,7 @@ def test_large_values_are_copied_and_too_large_ones_remove_the_copies(pairs: Clu
 
 
 def test_copies_expire_with_their_item(pairs: Cluster) -> None:
-    """Those that the change makes, and those that a read fills."""
+    """Both the copies that the change makes and those that a read fills expire."""
     nodes, front = pairs
     with front.connect() as wire:
         ask(
@@ -161,7 +161,7 @@ def test_a_pipeline_is_answered_in_order(pairs: Cluster) -> None:
     ("write", "reply"), [("all", b"SERVER_ERROR replica "), ("primary", b"STORED")]
 )
 def test_a_replica_that_does_not_answer(write: str, reply: bytes) -> None:
-    """The change is made without it, or by nobody; what is read is the same at all nodes."""
+    """The change is made without it or not at all; all nodes give the same value."""
     options = ("--write", write, *PATIENT)
     with started("memcached", *options) as (nodes, front), front.connect() as wire:
         ask(wire, b"set k 0 0 1\r\n1")
@@ -176,5 +176,5 @@ def test_a_replica_that_does_not_answer(write: str, reply: bytes) -> None:
         assert wait_until(lambda: node_stat(front, stuck, "state") == "up")
         found = {get(wire, b"get k\r\n") for _ in range(2 * NODES)}
         assert len(found) == 1
-        # Of a change that was refused, nobody has seen a part.
+        # No part of a refused change is visible.
         assert found == {item(b"k", b"1" if write == "all" else b"2") + MISS}

@@ -1,7 +1,7 @@
 """Histories of clients of two proxies whose keys have replicas are linearizable.
 
-``MEMLITE_TEST_REPLICA_HISTORIES`` is how many are recorded of each kind, and
-``MEMLITE_TEST_HISTORY_OPERATIONS`` how long they are at least.
+``MEMLITE_TEST_REPLICA_HISTORIES`` is the number recorded of each kind, and
+``MEMLITE_TEST_HISTORY_OPERATIONS`` their minimum length.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from tests.support.servers import RunningServer, needs_memcached, running
 from tests.support.waiting import wait_until
 
 HISTORIES = int(os.environ.get("MEMLITE_TEST_REPLICA_HISTORIES", "1"))
-# Where seconds have to pass: a fast machine would otherwise record, and check, many times as much.
+# Used where seconds have to pass: without it, a fast machine would record and check far more.
 PAUSE = 0.002
 ALL = {
     "get": 12, "set": 4, "add": 3, "replace": 1, "append": 1, "prepend": 1, "incr": 2, "delete": 2,
 }  # fmt: skip
-# An item keeps its cas unique when it is touched, which the checker takes for a change of it.
+# A touch leaves an item's cas unique as it is, but the checker takes a touch for a change.
 MIXES = (ALL | {"gets": 2, "cas": 3}, ALL | {"touch": 1, "gat": 2})
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 8 * HISTORIES)]
@@ -74,7 +74,7 @@ def verify(recording: Recording, history: Sequence[Operation]) -> None:
 
 
 def compare(nodes: Sequence[RunningServer], keys: Sequence[bytes]) -> None:
-    """Check that all nodes that have a key have the same, or a hold."""
+    """Check that all nodes that have a key have the same value, or a hold."""
     for key in keys:
         found = set()
         for node in nodes:
@@ -104,14 +104,14 @@ def test_two_proxies(kind: str, replicas: int, write: str) -> None:
 
 @dataclass(frozen=True)
 class Promise:
-    """A configuration, and which keys are promised to be linearizable if a node fails.
+    """A configuration, and the keys that it promises to keep linearizable if a node fails.
 
     Attributes:
         replicas: see the option.
         write: likewise.
         read: likewise.
         at_replicas: whether the node that fails must not be the primary of the keys. If it were,
-            replicas could answer what it has lost.
+            replicas could answer with items that it has lost.
     """
 
     replicas: int
@@ -123,7 +123,7 @@ class Promise:
         return f"{self.replicas}-{self.write}-{self.read}"
 
     def keys(self, nodes: Sequence[RunningServer], failing: int, number: int) -> list[bytes]:
-        """Return keys that the node that fails has."""
+        """Return keys of the failing node."""
         names = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
         router = parse_nodes(names).router()
         found = []
@@ -172,7 +172,7 @@ def test_a_node_fails(promise: Promise, kind: str, fault: str) -> None:
             recording = asyncio.run(during(failure, asked, str(number)))
             wait_until_up(fronts, nodes)
             # A proxy that has missed a change empties the node, at any time after the fault began.
-            # What replicas lose is still at the primary.
+            # Items that replicas lose are still at the primary.
             lost = flushes(fronts, losing) - before + (fault == "kill" and not promise.at_replicas)
             emptied = [
                 Operation(f"fault {one}", "flush_all", EVERY_KEY, 0.0, NEVER, None)

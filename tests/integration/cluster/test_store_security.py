@@ -87,17 +87,17 @@ def test_tls(start: Start, issued: Issued) -> None:
     ("url", "text"),
     [
         ("memcached://ada:secret@h/x", "others can see a password in the URL; leave it out"),
-        ("memcached://ada@h/x", "no password of ada in MEMLITE_STORE_PASSWORD; set it, or give"),
+        ("memcached://ada@h/x", "no password for ada in MEMLITE_STORE_PASSWORD; set it, or use"),
         ("memcached://ada@h/x?password_file=/none", "password_file /none: No such file"),
         ("memcached://h/x?password_file=/none", "password_file requires a user: user@host"),
-        ("memcached://a%20b@h/x", "a user's name has no spaces: 'a b'"),
+        ("memcached://a%20b@h/x", "the user name must not contain spaces: 'a b'"),
         ("memcached://h/x?ca_cert=/none", "ca_cert requires memcacheds://"),
         ("memcacheds://h/x?ca_cert=/none", "ca_cert: /none: No such file or directory"),
         ("memcacheds://h/x?key=/none", "key requires cert"),
         ("memcacheds://h/x?verify=no", "verify must be 0 or 1, not 'no'"),
         ("memcacheds://h/x?verify=", "verify is empty"),
-        ("memcached://h/x?user=ada", "unknown option user; there are password_file"),
-        ("memcached://h/x?user", "options are ?name=value&name=value, not 'user'"),
+        ("memcached://h/x?user=ada", "unknown option user; the options are password_file"),
+        ("memcached://h/x?user", "options must be ?name=value&name=value, not 'user'"),
     ],
 )
 def test_wrong_urls_are_refused_in_one_line(url: str, text: str) -> None:

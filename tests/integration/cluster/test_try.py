@@ -101,7 +101,7 @@ def test_a_cluster_serves_until_it_is_stopped(trial: Trial, number: int) -> None
 def test_a_node_that_ends_is_reported_and_the_others_go_on(trial: Trial) -> None:
     os.kill(trial.pids["node 2"], signal.SIGKILL)
     line = trial.output.readline()
-    assert line == f"node 2 (127.0.0.1:{trial.port + 2}) has ended: signal 9\n"
+    assert line == f"node 2 (127.0.0.1:{trial.port + 2}) has exited: signal 9\n"
     assert wait_until(lambda: b"proxy_nodes_up 1" in trial.ask(b"stats\r\n"))
 
 
@@ -109,7 +109,7 @@ def test_without_the_proxy_it_ends(trial: Trial) -> None:
     os.kill(trial.pids["proxy"], signal.SIGKILL)
     _, error = trial.process.communicate(timeout=60)
     assert trial.process.returncode == 71
-    assert error == "memlite: cluster: the proxy has ended: signal 9\n"
+    assert error == "memlite: cluster: the proxy has exited: signal 9\n"
     assert not any(map(psutil.pid_exists, trial.pids.values()))
 
 

@@ -127,9 +127,12 @@ def test_conversations(seeds: range) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("replicas = 2\n", 'must be "sharded" unless each node has all keys: with replicas = 3'),
+        (
+            "replicas = 2\n",
+            'must be "sharded" unless each node has all keys, which requires replicas',
+        ),
         ('replicas = 3\nread = "primary"\n', 'must be "sharded" with read = "primary"'),
-        ('replicas = 3\nhot_keys = ["a"]\n', 'there must be none with multi_gets = "whole"'),
+        ('replicas = 3\nhot_keys = ["a"]\n', 'must be empty with multi_gets = "whole"'),
     ],
 )
 def test_it_is_refused_where_a_node_lacks_keys(settings: str, message: str, tmp_path: Path) -> None:

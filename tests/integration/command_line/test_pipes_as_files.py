@@ -1,4 +1,4 @@
-"""Pipes and devices in place of files that are read at the start: none holds it up for ever."""
+"""Pipes and devices in place of files that are read at startup: none blocks it forever."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ SERVER = ("-p", "0", "-l", "127.0.0.1")
 
 
 @pytest.mark.slow
-def test_pipes_that_nobody_writes_to(tmp_path: Path) -> None:
+def test_pipes_without_a_writer(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     cases = [
@@ -30,13 +30,13 @@ def test_pipes_that_nobody_writes_to(tmp_path: Path) -> None:
         (["top", "--user", "a", "--password-file", str(pipe)], 64, "top: --password-file "),
         (["shell", "--user", "a", "--password-file", str(pipe), "version"], 64, "--password-file "),
     ]
-    started = [  # all at once, as each takes the time that a pipe is given
+    started = [  # all at once, as each waits until the time limit for pipes
         subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True)
         for arguments, _, _ in cases
     ]
     for process, (arguments, code, begin) in zip(started, cases, strict=True):
         _, text = process.communicate(timeout=120)
-        said = f"{begin}{pipe}: not a file, and it has not come to an end within 10 s\n"
+        said = f"{begin}{pipe}: not a regular file, and no end of input within 10 s\n"
         assert text.endswith(said), (arguments, text)
         assert (process.returncode, text.count("\n")) == (code, 1)
 
@@ -51,12 +51,12 @@ def test_pipes_in_place_of_certificates(tmp_path: Path, key: str) -> None:
         [*COMMAND, *SERVER, "-Z", *flags], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 64
-    assert done.stderr.endswith(f"{pipe} : not a file, but a pipe, a device or a socket\n")
+    assert done.stderr.endswith(f"{pipe} : not a regular file, but a pipe, device or socket\n")
     assert done.stderr.count("\n") == 1
 
 
-def test_what_a_command_writes_is_read(tmp_path: Path) -> None:
-    """As with a shell's ``<(command)``; not in place of files that are read more than once."""
+def test_the_output_of_a_command_is_read(tmp_path: Path) -> None:
+    """As with a shell's ``<(command)``; not for files that are read more than once."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
 

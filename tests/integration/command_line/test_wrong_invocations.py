@@ -1,6 +1,6 @@
 """Wrong invocations of every command: one clear line, the right exit code, and nothing happens.
 
-They are generated from the command lines themselves, so that a new option is tried as well.
+They are generated from the command line definitions, so that new options are covered as well.
 """
 
 import runpy
@@ -31,7 +31,7 @@ def _commands() -> list[Any]:
 
 COMMANDS = {" ".join(command.words): command for command in _commands()}
 
-# What a command needs apart from the options tried.
+# Arguments that a command needs in addition to the options under test.
 NEEDED = {
     "bench run": ["127.0.0.1:1"],
     "bench models": ["/no/such/results"],
@@ -52,7 +52,7 @@ NEEDED = {
     "shell": ["127.0.0.1:1", "version"],
 }
 NUMBERS = ["x", "", "nan", "1e999", "0x10", "1,5"]
-# Values that are wrong for each kind of value. Names and titles may be anything.
+# Invalid values for each kind of value. Names and titles may be anything.
 WRONG = {
     "NUM": NUMBERS,
     "SECONDS": NUMBERS,
@@ -76,21 +76,21 @@ WRONG = {
     "STATUS=SHARE,...": ["x", "503=x", "99=0.1", "", "503=2"],
     "{}": ["", "{", "{}}"],
 }
-# Files and folders that must exist, with the metavars of others that are written.
+# Metavars of files and folders that must exist, which some options for written files share.
 READ = {"FILE", "NAME|FILE"}
 CREATED = {"--unix-socket", "--pidfile", "--memory-file"}
 NOT_TO_BE_FOUND = "/no/such/file"
 MISSING = {NOT_TO_BE_FOUND, "/"}
-# These take what others of their kind do not.
+# Values that these options accept, unlike others of their kind.
 FINE = {
     ("", "--user", ""),
     ("", "--extended", ""),
-    ("bench compare", "--gcs-read-latency", ""),  # none
+    ("bench compare", "--gcs-read-latency", ""),  # means none
     ("bench compare", "--gcs-write-latency", ""),
-    ("bench models", "--trace", NOT_TO_BE_FOUND),  # nor are the results there
-    ("bench plan", "--workload", "no-such-choice"),  # a study's, and there is none
+    ("bench models", "--trace", NOT_TO_BE_FOUND),  # the results do not exist either
+    ("bench plan", "--workload", "no-such-choice"),  # applies to studies, and there is none
     ("bench plan", "--workload", ""),
-    ("bench report", "--prices", NOT_TO_BE_FOUND),  # the results are not there either
+    ("bench report", "--prices", NOT_TO_BE_FOUND),  # the results do not exist either
     ("bench report", "--prices", "/"),
     ("bench report", "--machines", NOT_TO_BE_FOUND),
     ("bench report", "--machines", "/"),
@@ -103,7 +103,7 @@ FINE = {
 
 
 class Wrong(NamedTuple):
-    """Arguments after the command, and what the message must name: one of these."""
+    """Arguments after the command, and words of which the message must contain one."""
 
     arguments: list[str]
     named: tuple[str, ...]
@@ -114,7 +114,7 @@ def invocations(name: str) -> Iterator[Wrong]:
     command = COMMANDS[name]
     needed = NEEDED.get(name, [])
     for unknown in ("--no-such-option", "--no-such-option=1", "-\udcff", "--" + "x" * 10_000):
-        # Without its own command, `bench` asks for that first.
+        # Without a subcommand, `bench` complains about that first.
         yield Wrong([unknown, *needed], (unknown[:10], "-?", "COMMAND"))
     for flag in command.flags:
         spelling = flag.spellings[-1]
@@ -135,7 +135,7 @@ def invocations(name: str) -> Iterator[Wrong]:
             if (name, spelling, value) not in FINE:
                 named = (*flag.spellings, spelling.strip("-"), value or spelling)
                 words = [spelling, value]
-                # The words after the shell's address are sent; elsewhere, the last one counts.
+                # Words after the shell's address are sent; elsewhere, the last value counts.
                 yield Wrong(words + needed if name == "shell" else needed + words, named)
     if needed and name != "shell":
         yield Wrong([], ("required", "needs", *needed))
@@ -146,7 +146,7 @@ def invocations(name: str) -> Iterator[Wrong]:
         yield Wrong(["no-such-command"], ("no-such-command",))
 
 
-def test_there_are_many() -> None:
+def test_many_invocations_are_generated() -> None:
     assert sum(len(list(invocations(name))) for name in COMMANDS) > 150
 
 
@@ -171,7 +171,7 @@ def test_wrong_invocations(name: str, capfd: pytest.CaptureFixture[str], tmp_pat
         line = [*name.split(), *arguments]
         try:
             code: object = program.main(line)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, it is told
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - any exception is reported
             code = repr(error)
         output, errors = capfd.readouterr()
         problems = [
@@ -204,7 +204,7 @@ def test_wrong_variables(
     for option in OPTIONS:
         for value in WRONG.get(option.metavar or "", ()):
             if not value:
-                continue  # as if it were not set
+                continue  # equivalent to not being set
             with monkeypatch.context() as patch:
                 patch.setenv(option.variable, value)
                 try:

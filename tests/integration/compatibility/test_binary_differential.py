@@ -46,7 +46,7 @@ CAS = st.sampled_from([0, 0, 0, 0, NO_CAS])
 OPAQUES = st.sampled_from([0, 7, 2**32 - 1])
 VALUES = st.one_of(
     NUMBERS.map(lambda number: b"%d" % number),
-    # A value of white space only is not used, because memcached's incr reads beyond it.
+    # Values of white space only are not used, because memcached's incr reads beyond them.
     st.binary(max_size=40).filter(lambda value: not value or value.strip(b" \t\n\v\f\r")),
     st.sampled_from([b"", b" 7", b"12 34", b"\r\nx", b"x" * 3000, NOOP, b"7\0"]),
 )
@@ -118,7 +118,7 @@ def test_streams_get_the_same_replies(
     for server in pair:
         server.ask(packet(Opcode.FLUSH))
         answers = replies(server.ask(b"".join(commands) + end))
-        # On backends with versions a new expiry is a new version; in memcached it is not.
+        # On backends with versions, a new expiry creates a new version; in memcached it does not.
         found.append(normal(answers, any_cas=pair[0].kind != "memlite"))
     assert found[0] == found[1]
 

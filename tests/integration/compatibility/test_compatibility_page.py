@@ -19,7 +19,7 @@ PAGE = DOCS / "reference" / "compatibility.md"
 PEER = memcached_version() >= (1, 6, 45)
 
 
-# memcached's commands that memlite does not have. The page lists them too.
+# memcached commands that memlite does not implement. The page lists them too.
 NOT_IN_MEMLITE = {"extstore"}
 
 
@@ -83,7 +83,7 @@ def test_every_opcode_is_listed_by_number_and_name() -> None:
 
 
 def test_binary_commands_are_those_of_the_command_table() -> None:
-    """The SASL commands are missing in that table: they are answered without a command set."""
+    """The SASL commands are missing from that table: they are answered without a command set."""
     in_the_table = [
         name for command in binary_table.COMMANDS for name in command.syntax.split(", ")
     ]

@@ -41,5 +41,5 @@ def test_the_same_seed_makes_the_same_conversation() -> None:
 
 
 @pytest.mark.parametrize("text", DIFFERENCES.values(), ids=DIFFERENCES.keys())
-def test_what_is_not_compared_is_on_the_page(text: str) -> None:
+def test_excluded_differences_are_on_the_page(text: str) -> None:
     assert text in PAGE.read_text(encoding="utf-8")

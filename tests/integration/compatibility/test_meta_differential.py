@@ -8,8 +8,8 @@ not know E, C in ma and mg, I with C in ms, x, N for append, c in the reply of a
 and b of me, and it words errors differently.
 
 Some requests are not generated, because memlite differs deliberately: T in ma on a number that gets
-longer (memcached gives the new expiry to the item it has just replaced), and what makes memcached
-forget that a key came as base64: N, x, append and prepend.
+longer (memcached gives the new expiry to the item it has just replaced), and all that makes
+memcached forget that a key was sent in base64: N, x, append and prepend.
 """
 
 import contextlib
@@ -115,7 +115,7 @@ def normal(reply: bytes, seen: dict[bytes, bytes]) -> bytes:
 
 
 def converse(wire: Wire, command: bytes) -> bytes:
-    """Send a command and return its replies, which end where a noop's reply begins."""
+    """Send a command and return its replies, up to the reply to a noop."""
     wire.send(command if command == b"mn\r\n" else command + b"mn\r\n")
     return wire.until(b"MN\r\n")
 
@@ -237,7 +237,7 @@ AWKWARD = [
     b"mg n R400 t\r\n", b"mg a R400 t\r\n", b"mg n T20 R30 t\r\n",
     b"mg n R30 T20 t\r\n", b"mg a L1 P2\r\n",
 ]  # fmt: skip
-# Versions before 1.6.45 word the answer differently, or do not know the command.
+# Versions before 1.6.45 word the reply differently, or do not know the command.
 IN_OTHER_WORDS = (
     b"mg a v f s t c", b"ms a 2 M\r", b"ms a 2 MSET", b"ms a 2 F4294967296", b"ms a 2\r\nhiho",
     b"ms a 2 q\r\nhi!", b"ms kkk", b"ma none N60 q",

@@ -1,4 +1,4 @@
-"""Requests that are hardly valid: memlite answers and counts them as memcached does."""
+"""Barely valid requests: memlite answers and counts them like memcached."""
 
 import contextlib
 import re
@@ -113,7 +113,7 @@ def test_an_item_that_a_flush_has_removed_counts_on_a_file(ours: RunningServer) 
     assert int(server.stats()["get_flushed"]) == before + 1
 
 
-def test_an_item_keeps_on_having_been_read_when_it_becomes_stale(ours: RunningServer) -> None:
+def test_an_item_stays_marked_as_read_when_it_becomes_stale(ours: RunningServer) -> None:
     assert ours.ask(b"ms a 1\r\n1\r\nmg a\r\nmd a I\r\nmg a h\r\n").endswith(b"HD h1 X W\r\n")
 
 

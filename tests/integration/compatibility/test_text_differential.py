@@ -45,7 +45,7 @@ NUMBERS = st.sampled_from(
 )
 VALUES = st.one_of(
     NUMBERS,
-    # A value of white space only is not used, because memcached's incr reads beyond it.
+    # Values of white space only are not used, because memcached's incr reads beyond them.
     st.binary(max_size=40).filter(lambda value: not value or value.strip(b" \t\n\v\f\r")),
     st.sampled_from([b"", b" 7", b"12 34", b"\r\nx", b"x" * 3000, b"get a\r\n", b"7\0"]),
 )

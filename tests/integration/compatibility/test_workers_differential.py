@@ -1,4 +1,4 @@
-"""Several workers (``-t``) reply like one memcached, whichever connection a command comes in by.
+"""Several workers (``-t``) reply like one memcached, whichever connection carries a command.
 
 A fixed stream of commands is spread over connections to different workers, one after the other,
 and over as many connections to memcached.
@@ -64,7 +64,7 @@ def reply(wire: Wire, command: bytes) -> bytes:
 
 
 def test_a_stream_over_several_connections(pair: tuple[RunningServer, RunningServer]) -> None:
-    """Replies are memcached's; counters are those of one process, which counts more as expired."""
+    """Replies equal memcached's; counters equal one process's, which counts more as expired."""
     chance = random.Random(7)
     with contextlib.ExitStack() as stack:
         alone = stack.enter_context(running("memlite", "-t", "1"))

@@ -34,7 +34,7 @@ def test_replies_of_one_packet_come_in_one_packet(memlite: RunningServer) -> Non
     with memlite.connect() as wire:
         wire.send(b"set a 0 0 1\r\n1\r\n" + b"get a\r\n" * 15)
         expected = b"STORED\r\n" + b"VALUE a 0 1\r\n1\r\nEND\r\n" * 15
-        # There is one recv: if replies were sent one by one, only the first would be here.
+        # A single recv: if replies were sent one by one, only the first would have arrived.
         select.select([wire.sock], [], [], 10)
         assert wire.sock.recv(65536) == expected
 
@@ -148,7 +148,7 @@ def test_running_out_of_file_descriptors_is_logged_only_now_and_then(start: Star
         clients[-1].sendall(b"get a\r\n")
         assert clients[-1].recv(100) == b"END\r\n"
     assert server.log.read_text() == (
-        "memlite: warning: cannot accept connections for now: Too many open files\n"
+        "memlite: warning: temporarily cannot accept connections: Too many open files\n"
     )
 
 
@@ -180,7 +180,7 @@ def test_large_values_take_linear_time(start: Start) -> None:
     seconds: dict[int, list[float]] = {small: [], large: []}
     with server.connect(60) as wire:
         for size in (small, large) * 3:
-            # The server's processor time depends little on other processes. Both sizes alternate,
+            # The server's processor time hardly depends on other processes. Both sizes alternate,
             # with the same number of bytes.
             before = processor_seconds(server)
             for _ in range(large // size):
@@ -216,7 +216,7 @@ def test_a_slow_reader_does_not_increase_memory(start: Start) -> None:
         with contextlib.suppress(TimeoutError):
             for _ in range(20):
                 slow.send(request)
-        fill(other, b"small", 10)  # others are served meanwhile
+        fill(other, b"small", 10)  # other clients are served meanwhile
         assert server.resident_kib() - before < 64 * 1024
         # Once the client reads, it gets the replies.
         slow.sock.settimeout(60)
@@ -238,7 +238,7 @@ def test_many_large_values_are_not_copied_for_a_client_that_does_not_read(
         wire.send(command + b" big" * 2000 + b"\r\nquit\r\n")
         fill(other, b"small", 10)
         assert server.resident_kib() - before < 64 * 1024
-        # A client that reads gets all of it, with or without quit; a part is enough here.
+        # A client that reads gets all replies, with or without quit; a part is enough here.
         for _ in range(50):
             assert wire.line().startswith(b"VALUE big 0 1000000")
             assert wire.exactly(1_000_002).endswith(b"vv\r\n")
@@ -287,7 +287,7 @@ def test_half_a_large_value_is_freed_with_its_connection(start: Start) -> None:
     for number in range(4):
         with server.connect() as wire, server.connect() as other:
             wire.send(b"set half 0 0 1000000000\r\n" + b"v" * 100 * MEGABYTE)
-            # In the heap, this item comes after what has been read of the value.
+            # In the heap, this item comes after the part of the value that has been read.
             fill(other, b"pin%d" % number, 500_000)
         assert wait_until(lambda: server.stats()["curr_connections"] == "1")
     assert wait_until(lambda: server.resident_kib() - before < 32 * 1024)
@@ -309,7 +309,7 @@ def test_a_client_disconnects_during_a_large_reply(memlite: RunningServer) -> No
 # Invalid data
 
 
-# Created by the test, as some of them are large and each worker imports this module.
+# Created by the test, as some are large and every worker imports this module.
 GARBAGE: dict[str, Callable[[], bytes]] = {
     "no line end": lambda: b"A" * 100 * MEGABYTE,
     "an endless get": lambda: b"get " + b"k" * 100 * MEGABYTE,
@@ -430,7 +430,7 @@ def test_a_delayed_flush_is_on_time(start: Start) -> None:
         assert wait_until(lambda: wire.ask(b"touch before 0\r\n") == b"NOT_FOUND\r\n")
         assert 0.9 < time.monotonic() - begun < 6
         assert wire.ask(b"set after 0 0 1\r\n1\r\n") == b"STORED\r\n"
-        time.sleep(1.2)  # after the tick for which a coarser clock would have waited
+        time.sleep(1.2)  # after the tick that a coarser clock would have waited for
         assert wire.ask(b"touch after 0\r\n") == b"TOUCHED\r\n"
 
 

@@ -1,4 +1,4 @@
-"""What clients send faster than it can be carried out is left in the kernel, not read."""
+"""Requests sent faster than the server can carry them out are left unread in the kernel."""
 
 import contextlib
 import struct
@@ -14,10 +14,10 @@ Start = Callable[..., RunningServer]
 CLIENTS = 60
 SETS = 120  # by each client
 VALUE = b"v" * 4000
-# The most that may be held when two thirds are done: a third of the clients may just have begun,
-# and the first read from each takes what uvloop reads at a time. Of the others it is memcached's.
+# The maximum held when two thirds are done: a third of the clients may just have started, and the
+# first read from each takes uvloop's read size. For the other clients, it is memcached's read size.
 MOST = CLIENTS // 3 * 256_000 + CLIENTS * 16 * 1024
-FLAGS = ("-m", "64", "-R", "2")  # the share of a turn is less than a read
+FLAGS = ("-m", "64", "-R", "2")  # a turn handles less than a read provides
 
 
 def binary(key: bytes) -> bytes:
@@ -35,7 +35,7 @@ def meta(key: bytes) -> bytes:
 
 @contextlib.contextmanager
 def flooded(server: RunningServer, request: Callable[[bytes], bytes]) -> Iterator[None]:
-    """Have all clients send all their requests at once, without waiting for anything."""
+    """Let all clients send all their requests at once, without waiting for anything."""
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(CLIENTS) as threads:
         for number in range(CLIENTS):
             keys = (b"key-%d-%d" % (number, one) for one in range(SETS))
@@ -45,7 +45,7 @@ def flooded(server: RunningServer, request: Callable[[bytes], bytes]) -> Iterato
 
 
 def most_held(server: RunningServer, request: Callable[[bytes], bytes]) -> int:
-    """Return the most input that the server held once it had slowed the clients down."""
+    """Return the maximum input that the server held once it had slowed the clients down."""
     most = 0
     with server.connect() as wire, flooded(server, request):
         while int((stats := wire.stats())["cmd_set"]) < CLIENTS * SETS:
@@ -85,7 +85,7 @@ def test_a_client_that_has_flooded_is_served_as_before(start: Start) -> None:
         assert wire.line() == b"MN\r\n"
 
 
-def test_a_client_that_leaves_in_a_flood_takes_its_input_along(start: Start) -> None:
+def test_the_input_of_a_client_that_leaves_in_a_flood_is_freed(start: Start) -> None:
     server = start(*FLAGS)
     with server.connect() as watcher:
         with server.connect() as wire:

@@ -1,7 +1,7 @@
-"""How many functions and files a request passes; see docs/performance.md.
+"""The number of functions and files that a request passes through; see docs/performance.md.
 
-Paths grow a function at a time, and each seems to be worth it. These limits are half of what the
-paths once were.
+Paths grow by one function at a time, and each seems worth it. These limits are half of the former
+lengths.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ pytestmark = pytest.mark.skipif(
 
 ROOT = str(Path(memlite.__file__).parent) + "/"
 ROUNDS = 21
-TIMERS = "TimeLimits._look"  # on a busy machine it is due in each round
+TIMERS = "TimeLimits._look"  # on a busy machine, it is due in each round
 
 
 class Tracer:
-    """Notes which functions of memlite this thread calls, except for timers' ones."""
+    """Records the memlite functions that this thread calls, except for those of timers."""
 
     def __init__(self):
         self.functions = set()
@@ -58,7 +58,7 @@ class Tracer:
 async def path_of(url, first, reply_to_first, request, reply):
     """Return the functions, with their files, from the arrival of a request to its reply.
 
-    Ticks run meanwhile, too, but not in most rounds.
+    Ticks also run in between, but not in most rounds.
     """
     listeners = listen_tcp(["127.0.0.1"], 0, 100)
     server = Server(Config(backend=url), listeners)

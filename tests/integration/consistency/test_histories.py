@@ -1,7 +1,7 @@
 """Histories of real servers, recorded by concurrent clients, are linearizable.
 
-``MEMLITE_TEST_HISTORY_SECONDS`` is how long each is recorded; ``MEMLITE_TEST_SEED`` repeats the
-choices of clients and faults, but not the moments at which they meet.
+``MEMLITE_TEST_HISTORY_SECONDS`` sets the length of each recording; ``MEMLITE_TEST_SEED`` repeats
+the choices of clients and faults, but not their timing.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ def lines(found: Sequence[object]) -> str:
 
 
 def shown(refused: list[Operation], violation: Violation) -> str:
-    """Return the refused changes of the key, which nobody should have seen."""
+    """Return the refused changes of the key, which no client should have seen."""
     changes = (
         one for one in refused if one.key == violation.operation.key and one.name not in READS
     )
@@ -87,7 +87,7 @@ def shown(refused: list[Operation], violation: Violation) -> str:
 
 
 def verify(recording: Recording, history: list[Operation] | None = None, least: int = 100) -> None:
-    """Check a history (all of the recording's if not given), and that much has happened in it."""
+    """Check a history (by default, the whole recording), and that enough has happened in it."""
     assert not recording.bugs
     violations = check_each(recording.history if history is None else history)
     assert not violations, "\n\n".join(
@@ -101,7 +101,7 @@ def verify(recording: Recording, history: list[Operation] | None = None, least: 
 
 @contextlib.asynccontextmanager
 async def outages(emulator: GcsEmulator, seed: str) -> AsyncIterator[None]:
-    """Let all requests hang now and then, for longer than servers wait for an answer."""
+    """Let all requests hang occasionally, for longer than servers wait for an answer."""
     rng = random.Random(seed)
 
     async def cause() -> None:
@@ -125,17 +125,17 @@ FAULTS = {
     "latency": "uniform:0ms-8ms",
 }
 LATE = {"late_rate": 0.1, "late_delay": "uniform:50ms-1500ms"}
-"""Writes that arrive after they were given up."""
+"""Writes that arrive after the server has given them up."""
 
 
-# What is exact
+# Exact guarantees
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["lost", "late"])
 async def test_three_servers_on_an_unreliable_bucket(
     emulator: GcsEmulator, serve: Serve, seed: str, late: bool
 ) -> None:
-    """Requests are refused, reset or lost; or they hang, and arrive after they were given up."""
+    """Requests are refused, reset or lost; or they hang, and arrive after the server gave up."""
     servers = await several(serve)
     emulator.faults.set(**FAULTS)
     if late:
@@ -182,14 +182,14 @@ async def test_a_file_whose_server_is_killed(tmp_path: Path, seed: str) -> None:
     assert kills > SECONDS / 10
 
 
-# What a near cache and write-back promise
+# Guarantees of near caches and write-back
 
 
 @pytest.mark.parametrize("near", [(), ("--near-cache", "8m")], ids=["direct", "near"])
 async def test_workers_of_one_server_on_an_unreliable_bucket(
     emulator: GcsEmulator, serve: Serve, seed: str, near: tuple[str, ...]
 ) -> None:
-    """Each of several connections reaches another worker; now and then one is killed."""
+    """Each of several connections reaches a different worker; occasionally, one is killed."""
     server = serve("-t", "3", *near)
     emulator.faults.set(**FAULTS)
     rng = random.Random(seed)
@@ -210,7 +210,7 @@ COUNTING = {"get": 8, "gets": 4, "incr": 2, "gat": 1, "touch": 1}
 NEAR = ("--near-cache", "8m")
 
 
-async def test_near_caches_show_what_their_own_server_has_changed(
+async def test_near_caches_show_changes_of_their_own_server(
     emulator: GcsEmulator, serve: Serve, seed: str
 ) -> None:
     """Each key is changed through one server, which never shows an outdated copy of it."""
@@ -252,10 +252,10 @@ async def test_reads_through_a_near_cache_are_in_order_and_recent(
         assert not lines(outdated(history, ttl))
 
 
-async def test_write_back_loses_nothing_of_a_server_that_is_stopped(
+async def test_write_back_loses_nothing_when_a_server_is_stopped(
     emulator: GcsEmulator, serve: Serve, seed: str
 ) -> None:
-    """All keys are changed through one server, which stores what it holds when it stops."""
+    """All keys are changed through one server, which stores its pending changes when it stops."""
     home = serve(*NEAR, "--write-back")
     emulator.faults.set(**FAULTS, **LATE)
     recording = await record([target(home, "s", ALL, clients=4)], seed, SECONDS / 2)

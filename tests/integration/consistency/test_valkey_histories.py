@@ -1,8 +1,8 @@
-"""Histories of three servers on one Valkey or Redis in trouble are linearizable.
+"""Histories of three servers on one failing Valkey or Redis are linearizable.
 
 The variables of `tests.integration.consistency.test_histories` apply. No replica takes over here:
-for a moment the old master may still answer reads of what the new one has changed. See
-`tests.integration.valkey.test_valkey_failover` for that.
+for a moment, the old master may still answer reads of keys that the new one has changed. See
+`tests.integration.valkey.test_valkey_failover` for that case.
 """
 
 import asyncio
@@ -135,7 +135,7 @@ async def test_a_cluster_whose_slots_move(start: Serve, seed: str) -> None:
 async def test_workers_of_one_server_that_are_cut_off(
     start: Serve, seed: str, near: tuple[str, ...]
 ) -> None:
-    """Each of several connections reaches another worker, and their near caches are one."""
+    """Each of several connections reaches a different worker; they share one near cache."""
     with store() as one:
         url = f"valkey://127.0.0.1:{one.port}/p?timeout=0.3&deadline=2"
         server = await asyncio.to_thread(start, "--backend", url, "-t", "3", *near)

@@ -1,7 +1,7 @@
 """Histories through several workers (``-t``), some of which are killed, are linearizable.
 
-``MEMLITE_TEST_HISTORY_SECONDS`` is how long each is recorded; ``MEMLITE_TEST_SEED`` repeats the
-choices of clients and faults, but not the moments at which they meet.
+``MEMLITE_TEST_HISTORY_SECONDS`` sets the length of each recording; ``MEMLITE_TEST_SEED`` repeats
+the choices of clients and faults, but not their timing.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ WORKERS = 3
 COMMON = {
     "get": 4, "set": 4, "add": 3, "replace": 1, "append": 1, "prepend": 1, "incr": 3, "delete": 2,
 }  # fmt: skip
-# In memory, touch leaves the cas unique as it is, as in memcached. The model of an item lets it
-# change, which backends may do: no key gets both.
+# In memory, touch leaves the cas unique unchanged, as in memcached. The model of an item lets it
+# change, as backends may do: no key gets both.
 KEYS_AND_MIXES = [
     ([b"a", b"n1"], COMMON | {"gets": 4, "cas": 4}),
     ([b"b", b"n2"], COMMON | {"touch": 2, "gat": 2}),
@@ -60,7 +60,7 @@ def workers(server: RunningServer) -> list[int]:
 
 
 async def kill_workers(server: RunningServer, rng: random.Random, recording: asyncio.Task) -> int:
-    """Kill a worker now and then, but not so often that the server gives up; return how many."""
+    """Kill workers occasionally, but not so often that the server gives up; return their number."""
     kills = 0
     while not recording.done():
         await asyncio.wait([recording], timeout=rng.uniform(0.35, 0.8))

@@ -1,4 +1,4 @@
-"""Everything that can be run in the documentation is run as printed, or says why it cannot be."""
+"""Every runnable block of the documentation is run as printed, or states why it is not."""
 
 import re
 import shlex
@@ -29,9 +29,9 @@ REASONS = {
     "never ends by itself",
     "takes minutes",
 }
-# The pages that newcomers follow first, and the fast suite too.
+# The pages that newcomers follow first; the fast suite follows them too.
 FIRST = ("README.md", "docs/tutorial.md")
-# What blocks of a page print, where the page says it in words. Sessions show it, and are compared.
+# Output of blocks, where the page only describes it. Sessions show theirs, and are compared.
 PRINTED = {
     "docs/how-to/use-the-shell.md": (
         r"STORED\ngreeting: 11 bytes, flags 0\nhello world\nSTORED\n(?s:.*)\nNOT_STORED\n"
@@ -47,14 +47,14 @@ def name(page: Path) -> str:
 
 
 def takes_time(page: Path) -> bool:
-    """Return whether a page has a block that is only done where there is time."""
+    """Return whether a page has a block that only the slow suite runs."""
     return any(is_read(block, slow=True) and block.note == SLOW for block in blocks(page))
 
 
 def pages(*, slow: bool) -> list[Path]:
-    """Return the pages that are followed, with those blocks or without.
+    """Return the pages to follow, with slow blocks or without.
 
-    With them everything else on the page is done as well, so slow tests follow no page twice.
+    With slow blocks, the rest of the page is run as well, so slow tests follow no page twice.
     """
     return [
         page
@@ -92,13 +92,13 @@ def test_newcomers_with_time_can_follow_it(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_each_block_is_run_or_says_why_not(page: Path) -> None:
+def test_each_block_is_run_or_states_a_reason(page: Path) -> None:
     for block in blocks(page):
         assert problem(page, block) == "", f"{name(page)}:{block.line}"
 
 
 def problem(page: Path, block: Block) -> str:
-    """Return what is wrong with the way a block is tested, or ""."""
+    """Return the problem with the way a block is tested, or ""."""
     if block.language not in (*COMMANDS, *FILES):
         return f"commands are declared as one of {COMMANDS}, files as one of {FILES}"
     if not block.can_be_run:

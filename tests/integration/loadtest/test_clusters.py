@@ -83,7 +83,7 @@ async def preload(topology, workload):
 
 
 async def drive(topology, workload, *, verify=False, connections=2):
-    """Run a workload with as many operations as it says, and return what was recorded."""
+    """Run a workload with its number of operations, and return the recorded measurements."""
     supply = Supply(workload, worker=0, workers=1, seed=1, verify=verify)
     recorder = Recorder()
     settings = Settings(
@@ -96,7 +96,7 @@ async def drive(topology, workload, *, verify=False, connections=2):
     supply.begin()
     if workload.load.rate:
         clients.start_at(arrivals(workload.load.rate, "constant", 1), began)
-        while recorder.counts.operations < 200:  # noqa: ASYNC110 - nobody tells
+        while recorder.counts.operations < 200:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.01)
         clients.stop()
     else:
@@ -180,7 +180,7 @@ async def test_connections_go_to_several_proxies_in_turn(cluster):
         await clients.connect()
         counts = [int(each.stats()["curr_connections"]) for each in (one, other)]
         await clients.close()
-    # Asking for the statistics takes a connection as well.
+    # Reading the statistics takes a connection as well.
     assert counts == [3 + 1, 2 + 1]
 
 
@@ -203,7 +203,7 @@ async def test_a_node_that_dies_is_counted_and_the_clients_go_on_trying():
         nodes[0].process.kill()
         errors = recorder.counts.errors
         async with asyncio.timeout(60):
-            while "connection refused" not in errors:  # noqa: ASYNC110 - nobody tells
+            while "connection refused" not in errors:  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.01)
         clients.stop()
         await asyncio.wait_for(clients.drained(), 60)
@@ -226,13 +226,13 @@ async def test_clients_that_ask_a_proxy_go_to_the_nodes_it_lists(cluster):
         recorder.begin(perf_counter_ns())
         supply.begin()
         clients.start()
-        while recorder.counts.operations < 200:  # noqa: ASYNC110 - nobody tells
+        while recorder.counts.operations < 200:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.01)
         clients.stop()
         await asyncio.wait_for(clients.drained(), 60)
         await clients.close()
         assert not recorder.counts.errors
-        # The names that the proxy gives the nodes are hashed, and nothing has passed the proxy.
+        # Keys are placed by the proxy's names for the nodes; no request passed through the proxy.
         keys = [b"asked:%d" % number for number in range(KEYS)]
         index = parse_nodes(",".join(f"127.0.0.1:{one.port}" for one in nodes)).router().index
         stored = [held(node, keys) for node in nodes]
@@ -318,7 +318,7 @@ def test_clients_are_spread_over_several_proxies(tmp_path, backend):
             assert 0 < min(one.proxies.nodes.values()) < 2 * one.proxies.service
             assert one.proxies.queue >= 0
             assert one.proxies.think > 0
-            # Time in the queue and at work, of a response that the client measures.
+            # Time in the queue and at work is part of the response time that clients measure.
             assert one.proxies.queue + one.proxies.service < 2 * one.response["all"].mean
     assert {row.proxy is not None for row in scaling.rows(results)} == {True}
 
@@ -358,27 +358,30 @@ def test_clients_that_ask_leave_the_proxy_alone(tmp_path):
         (["--cluster", "0"], "argument --cluster/--servers: must be 1 or more"),
         (["--cluster", "x"], "argument --cluster/--servers: not a number: 'x'"),
         (["--cluster", "65"], "--cluster: at most 64 nodes, not 65"),
-        (["--paths", "direct"], "--paths is for clusters: use --cluster as well"),
+        (["--paths", "direct"], "--paths requires --cluster"),
         (["--cluster", "2", "--paths", "around"], "'around' is not one of proxied, direct"),
         (
             ["--cluster", "2", "--backends", "gcs"],
             "one of --backends memory, file, memcached, for all",
         ),
         (["--cluster", "2", "--backends", "memory,file"], "for all nodes, not 'memory,file'"),
-        (["--cluster", "2", "--client", "pymemcache"], "use --paths proxied"),
-        (["--proxies", "2"], "--proxies is for clusters"),
-        (["--in-flight", "2"], "--in-flight is for clusters"),
+        (["--cluster", "2", "--client", "pymemcache"], "requires --paths proxied"),
+        (["--proxies", "2"], "--proxies requires --cluster"),
+        (["--in-flight", "2"], "--in-flight requires --cluster"),
         (["--cluster", "2", "--proxies", "17"], "--proxies: at most 16, not 17"),
-        (["--cluster", "2", "--proxies", "2", "--paths", "direct"], "need a proxy: --paths prox"),
+        (
+            ["--cluster", "2", "--proxies", "2", "--paths", "direct"],
+            "use --paths proxied",
+        ),
         (
             ["--cluster", "2", "--proxies", "2", "--client", "pymemcache"],
-            "pymemcache goes to one proxy",
+            "pymemcache supports only one proxy",
         ),
         (
             ["--cluster", "2", "--proxies", "2", "--proxy-option", "trace=x"],
-            "--proxy-option trace is for one proxy",
+            "--proxy-option trace requires --proxies 1",
         ),
-        (["--cluster", "2", "--in-flight", "1000000"], "--in-flight: must be 1 to 16384"),
+        (["--cluster", "2", "--in-flight", "1000000"], "--in-flight: must be from 1 to 16384"),
         (
             ["--cluster", "2", "--paths", "proxied,direct", "--proxy-option", "replicas=2"],
             "with --paths direct each key would have one copy: use --paths proxied,asked",
@@ -394,7 +397,7 @@ def test_clients_that_ask_leave_the_proxy_alone(tmp_path):
         (["--server-option", "durabilty=none"], "no such option, did you mean durability?"),
     ],
 )
-def test_what_is_wrong_with_a_cluster_is_said_in_one_line(
+def test_errors_of_a_cluster_are_reported_in_one_line(
     arguments, message, tmp_path, capsys, handlers
 ):
     code = main(["bench", "compare", *arguments, "--out", str(tmp_path / "out")])

@@ -30,7 +30,7 @@ COMMAND = [
 
 
 def runs(folder: Path) -> dict[str, int]:
-    """Return the runs that are there, with the time when each was saved."""
+    """Return the saved runs, with the time when each was saved."""
     return {
         path.parent.name: path.stat().st_mtime_ns for path in folder.glob("runs/*/results.json")
     }
@@ -48,7 +48,7 @@ def test_an_experiment_that_is_interrupted_is_completed(tmp_path: Path) -> None:
         shown = process.stderr.read()
         assert process.wait() == 130
     assert shown.startswith("run 1 of 8: clients ")
-    goes_on = f"run the same command with --out {folder} to continue"
+    goes_on = f"run the same command with --out {folder} to resume"
     assert shown.endswith(f"memlite: bench: interrupted; {goes_on}\n")
     before = runs(folder)
     assert 2 <= len(before) < 8
@@ -63,8 +63,8 @@ def test_an_experiment_that_is_interrupted_is_completed(tmp_path: Path) -> None:
     assert runs(folder) == after
     shown = interrupted_while_drawing(command, folder)
     assert shown.endswith(
-        f"memlite: bench: interrupted after everything was measured, which is in {folder}; the "
-        f"same command with --out {folder} writes the report\n"
+        f"memlite: bench: interrupted after the last measurement; all of them are saved in "
+        f"{folder}; run the same command with --out {folder} to write the report\n"
     )
 
 
@@ -89,7 +89,7 @@ def check(folder: Path, shown: str) -> None:
         assert [one["factors"] for one in found["effects"]] == [
             ["clients"], ["value-size"], ["clients", "value-size"],
         ]  # fmt: skip
-    # What is saved recombines to what was measured.
+    # The saved predictions and residuals add up to the measurements.
     added = saved["analysis"]["throughput"]["additive"]
     for levels, values in throughputs.items():
         assert added["predicted"][levels] == pytest.approx(sum(values) / 2)
@@ -105,7 +105,7 @@ def check(folder: Path, shown: str) -> None:
         "clients", "value-size", "clients × value-size", "errors",
     }  # fmt: skip
     shown_once = " ".join(shown.split())
-    assert "Repetitions of a run explain " in shown_once
+    assert "Differences between repetitions explain " in shown_once
     for words in ("throughput, operations per second (factors ", "  clients 1 → 8  ",
                   "  value-size 10 → 10k  ", "  clients × value-size  ", "  errors  "):  # fmt: skip
         assert words in shown
@@ -122,7 +122,7 @@ def test_a_running_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_clusters_are_started_anew_for_each_run(tmp_path: Path) -> None:
+def test_clusters_are_restarted_for_each_run(tmp_path: Path) -> None:
     done = bench(
         *("factorial", "--factor", "cluster=1,2", "--clients", "2", *COMMAND[5:]),
         *("--out", tmp_path, "--mix", "get=1", "--no-report"),
@@ -140,7 +140,7 @@ def test_options_of_servers_and_proxies_are_factors(tmp_path: Path) -> None:
         *("--workload", "write-only", "--out", tmp_path, "--no-report"),
     )
     assert done.returncode == 0, done.stderr
-    assert "with one repetition, effects cannot be told from chance\n" in done.stdout
+    assert "with one repetition, statistical significance is unknown\n" in done.stdout
     for path in tmp_path.glob("runs/*"):
         proxies, in_flight, loop = path.name.partition("-")[0].split(".")
         results = load(path)
@@ -181,7 +181,7 @@ def test_runs_of_another_workload_or_process_are_not_mixed_in(tmp_path: Path) ->
     refused = bench(*command)
     assert refused.returncode == 64
     shown = refused.stderr.replace("0.0-2", "0.0-1")
-    assert "runs/0.0-1 was measured with another workload" in shown
+    assert "runs/0.0-1 was measured with different options" in shown
     for path in tmp_path.glob("runs/0.0-*/results.json"):
         path.unlink()
     with (tmp_path / ".lock").open("w") as file:
@@ -193,14 +193,14 @@ def test_runs_of_another_workload_or_process_are_not_mixed_in(tmp_path: Path) ->
 def test_runs_without_a_success_have_nothing_to_analyse() -> None:
     one = dataclasses.replace(results(), points=results().points[:1])
     assert problem_of(one) == ""
-    assert problem_of(results(clients=())) == "no operation has succeeded"
+    assert problem_of(results(clients=())) == "no operation succeeded"
     first, second, *_ = results().points
     failed = [dataclasses.replace(one, errors={"timeout": 3}) for one in second.repetitions]
     silent = dataclasses.replace(second, response={}, repetitions=failed)
     found = problem_of(dataclasses.replace(one, points=(first, silent)))
-    assert found == f"no operation has succeeded at {silent.clients} clients (timeout)"
+    assert found == f"no operation succeeded at {silent.clients} clients (timeout)"
     found = problem_of(dataclasses.replace(one, points=(silent,)))
-    assert found == "no operation has succeeded (timeout)"
+    assert found == "no operation succeeded (timeout)"
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_another_experiment_is_not_mixed_in(tmp_path: Path, refused: Callable[..
     command = [*COMMAND[1:], "--out", tmp_path]
     (tmp_path / "factorial.json").write_text('{"factors": []}')
     assert "the runs of another experiment" in refused(*command)
-    # The folders of runs would mean something else.
+    # The folders of runs would have another meaning.
     swapped = [COMMAND[0], *COMMAND[3:5], *COMMAND[1:3], *COMMAND[5:], "--out", tmp_path]
     experiment = {
         "factors": [
@@ -242,13 +242,13 @@ def test_another_experiment_is_not_mixed_in(tmp_path: Path, refused: Callable[..
     ("arguments", "message"),
     [
         ([], "factorial: --factor OPTION=VALUE,VALUE is required"),
-        (["--factor", "clients"], "two values or more, such as clients=2,16"),
-        (["--factor", "clients=1"], "two values or more"),
-        (["--factor", "clients=2,2"], "two values or more"),
+        (["--factor", "clients"], "two or more values, such as clients=2,16"),
+        (["--factor", "clients=1"], "two or more values"),
+        (["--factor", "clients=2,2"], "two or more values"),
         (["--factor", "clients=1,x"], "argument --clients: not a number: 'x'"),
-        (["--factor", "nothing=1,2"], "neither compare nor a proxy nor a server has such an opt"),
+        (["--factor", "nothing=1,2"], "not an option of compare, a proxy or a server"),
         (["--factor", "client-s=1,2"], "did you mean clients?"),
-        (["--factor", "in-flight=1,2"], "--proxy-option in-flight is for clusters: use --cluster"),
+        (["--factor", "in-flight=1,2"], "--proxy-option in-flight requires --cluster"),
         (["--factor", "servers=1,2", "--factor", "cluster=1,2"], "same name"),
         (["--factor", "servers=1,2", "--factor", "loop=auto,asyncio"], "server:loop or proxy:loop"),
         (["--factor", "servers=1,2", "--factor", "replicas=1,2"], "number of nodes, 1, not 2"),
@@ -260,7 +260,7 @@ def test_another_experiment_is_not_mixed_in(tmp_path: Path, refused: Callable[..
         ),
         (["--factor", "write-back=off,perhaps"], "--factor write-back: must be"),
         (["--factor", "server-option=a=1,b=2"], "server-option cannot be a factor"),
-        (["--factor", "server:port=1,2"], "the load tester decides that itself"),
+        (["--factor", "server:port=1,2"], "the load tester sets this option itself"),
         (["--factor", "clients=2,16", "--server-option", "durabilty=none"], "did you mean durabil"),
         (["--factor", "clients=1,2", "--factor", "clients=3,4"], "same name"),
         (["--factor", "clients=1,2", "--clients", "3"], "--clients is a factor"),

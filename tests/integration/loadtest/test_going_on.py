@@ -1,4 +1,4 @@
-"""``memlite bench``: what is interrupted or killed goes on, and loses no finished repetition."""
+"""``memlite bench``: an interrupted or killed run can go on, and loses no finished repetition."""
 
 import signal
 import subprocess
@@ -22,7 +22,7 @@ from tests.support.drawing import interrupted_while_drawing
 
 REPETITIONS = 2
 LOADS = "1:6"
-# A run that is interrupted in its second load must not end before, if the test is held up.
+# The second load must not end before the interruption, even if the test is delayed.
 MANY_LOADS = "1:24"
 OPTIONS = (
     *("--clients", LOADS, "--repetitions", str(REPETITIONS), "--duration", "200ms"),
@@ -52,7 +52,7 @@ def wait_until(true, process):
 
 
 def end_in_second_load(arguments, folder, number):
-    """Run a command until the first repetition of its second load is there; return its errors."""
+    """Run a command until the second load has a finished repetition; return its errors."""
     with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         try:
             wait_until(lambda: len(kept_in(folder)) > REPETITIONS, process)
@@ -77,7 +77,7 @@ def test_a_run_goes_on_in_the_middle_of_a_load(memlite, tmp_path, number, loads)
     assert (folder / "results.json").exists() == (number == signal.SIGINT)
     if number == signal.SIGINT:
         assert (
-            f"partial results were saved; run the same command with --out {folder} to continue"
+            f"partial results were saved; run the same command with --out {folder} to resume"
             in errors
         )
 
@@ -85,7 +85,7 @@ def test_a_run_goes_on_in_the_middle_of_a_load(memlite, tmp_path, number, loads)
     assert done.returncode == 0, done.stderr
     there = len(before)
     assert f"{there} of {total} repetitions have already been measured\n" in done.stderr
-    assert f"[{total - there}/{total - there}]" in done.stderr  # only those that were missing
+    assert f"[{total - there}/{total - there}]" in done.stderr  # only the missing ones
     document = orjson.loads((folder / "results.json").read_bytes())
     assert not document["partial"]
     found = {
@@ -104,7 +104,7 @@ def test_an_interrupted_report_is_written_from_what_was_measured(memlite, tmp_pa
     words = [one for one in command(memlite, folder, "--quiet") if one != "--no-report"]
     said = interrupted_while_drawing(words, folder)
     assert said == (
-        f"memlite: bench: interrupted after everything was measured, which is in "
+        f"memlite: bench: interrupted after the last measurement; all of them are saved in "
         f"{folder / 'results.json'}; 'memlite bench report {folder}' writes the report\n"
     )
     assert not (folder / "repetitions").exists()
@@ -115,7 +115,7 @@ def test_an_interrupted_report_is_written_from_what_was_measured(memlite, tmp_pa
 
 
 class InterruptedAfter(ProgressDisplay):
-    """As if the user pressed Ctrl+C at the end of a measurement."""
+    """A progress display that interrupts at the end of a measurement, as Ctrl+C would."""
 
     def __init__(self, measurements):
         self.left = measurements
@@ -127,7 +127,7 @@ class InterruptedAfter(ProgressDisplay):
 
 
 @pytest.mark.slow
-def test_what_is_left_gets_the_seeds_that_it_would_have_got(memlite, tmp_path, monkeypatch):
+def test_remaining_repetitions_keep_their_seeds(memlite, tmp_path, monkeypatch):
     seeds = []
     measure = experiment.measure
 
@@ -170,13 +170,14 @@ def test_measurements_of_another_system_are_not_mixed_unless_told(memlite, tmp_p
     refused = bench(*command(memlite, folder)[4:])
     assert refused.returncode == 64
     (said,) = refused.stderr.splitlines()[-1:]
-    assert f"--out {folder} has measurements of another system: cores 99, now " in said
+    assert f"--out {folder} contains measurements of another system: cores 99, now " in said
     assert "; memlite 0.0.1, now " in said
     assert "--mix-systems" in said
     assert kept_in(folder) == before
 
     done = bench(*command(memlite, folder, "--mix-systems")[4:])
     assert done.returncode == 0, done.stderr
-    assert "Measurements are of different systems: cores 99 and " in done.stdout.replace("\n", " ")
+    shown = done.stdout.replace("\n", " ")
+    assert "Measurements were made on different systems: cores 99 and " in shown
     results = orjson.loads((folder / "results.json").read_bytes())
-    assert results["mixed"].startswith("measurements are of different systems: cores 99 and ")
+    assert results["mixed"].startswith("measurements were made on different systems: cores 99 and ")

@@ -1,4 +1,4 @@
-"""Servers and proxies on other machines: addresses of this one, which a real sshd listens at."""
+"""Servers and proxies on other machines: local addresses at which a real sshd listens."""
 
 import contextlib
 import json
@@ -43,7 +43,7 @@ from tests.support.waiting import wait_until
 pytestmark = needs_sshd
 
 MEMORY = Launch("a server", backend="memory://", connections=100, memory=64)
-# A load tester that is about to be killed: it says which processes it has started.
+# A load tester that will be killed; it prints the processes that it has started.
 KILLED = """
 import json, sys, time
 from pathlib import Path
@@ -70,7 +70,7 @@ def access(there: Sshd) -> Access:
 
 @contextlib.contextmanager
 def started(machine: RemoteMachine) -> Iterator[int]:
-    """Yield the number of a server there."""
+    """Start a server on a machine; yield its process id."""
     with machine.start(MEMORY, Path()) as server:
         assert isinstance(server.process, RemoteProcess)
         yield server.process.pid
@@ -87,7 +87,7 @@ def wait_for_end(pid: int) -> None:
     assert wait_until(lambda: has_ended(pid), 120)
 
 
-def test_a_server_there_is_measured_there(there: Sshd) -> None:
+def test_a_remote_server_is_measured_on_its_machine(there: Sshd) -> None:
     machine = RemoteMachine(MACHINES[1], access(there))
     with machine, machine.start(MEMORY, Path()) as server:
         host, port = server.address
@@ -106,13 +106,13 @@ def test_a_server_there_is_measured_there(there: Sshd) -> None:
         after = Counters.read(process)
         assert after is not None
         assert list(found) == [pid]  # and no process 0
-        # It is idle now, so that both readings are the same but for a tick.
+        # The server is idle now, so both readings are the same but for a tick.
         assert found[pid].seconds == pytest.approx(after.seconds, abs=0.02)
         assert found[pid].seconds > 0
         assert found[pid].threads.keys() == after.threads.keys()
         assert found[pid].memory == pytest.approx(after.memory, rel=0.2)
         later = psutil.cpu_times()
-        assert 0 < times.busy < times.total <= sum(later) + 0.005  # they have hundredths
+        assert 0 < times.busy < times.total <= sum(later) + 0.005  # the times are in hundredths
         reading = Reading([server.process], (), {"node-1": server.process})
         use = Reading([server.process], (), {"node-1": server.process}).uses(reading, 1.0)
         assert use["node-1"].cpu_seconds < 0.1
@@ -124,7 +124,7 @@ def test_a_server_there_is_measured_there(there: Sshd) -> None:
             server.check()
 
 
-def test_ports_are_of_the_range_and_one_that_is_taken_is_passed_over(there: Sshd) -> None:
+def test_ports_are_from_the_range_and_taken_ones_are_skipped(there: Sshd) -> None:
     with socket.create_server((MACHINES[0], unused_port())) as taken:
         port = taken.getsockname()[1]
         machine = RemoteMachine(MACHINES[0], replace(access(there), ports=(port, port + 1)))
@@ -134,7 +134,7 @@ def test_ports_are_of_the_range_and_one_that_is_taken_is_passed_over(there: Sshd
             except StartError as error:
                 pytest.skip(f"somebody else has the next port: {error}")
             assert first.address == (MACHINES[0], port + 1)
-            with pytest.raises(StartError, match=f"all from {port} to {port + 1} are taken"):
+            with pytest.raises(StartError, match=f"all from {port} to {port + 1} are in use"):
                 stack.enter_context(machine.start(MEMORY, Path()))
 
 
@@ -142,8 +142,8 @@ def test_ports_are_of_the_range_and_one_that_is_taken_is_passed_over(there: Sshd
     ("host", "changes", "said"),
     [
         ("127.0.0.9", {}, "127.0.0.9: ssh: connect to host 127.0.0.9 port .*refused"),
-        (MACHINES[0], {"memlite": ("/nowhere/memlite",)}, r"nowhere.*\(--remote-memlite names"),
-        (MACHINES[0], {"memlite": ("echo", "hello")}, "no launcher answers there, but 'hello"),
+        (MACHINES[0], {"memlite": ("/nowhere/memlite",)}, r"nowhere.*\(specify memlite's path"),
+        (MACHINES[0], {"memlite": ("echo", "hello")}, "expected a launcher's reply, got 'hello"),
         (MACHINES[0], {"memlite": ("false",)}, "the connection was lost"),
         (MACHINES[0], {"ssh": ("no-such-ssh",)}, "no-such-ssh: No such file"),
         (
@@ -173,7 +173,7 @@ def test_ports_are_of_the_range_and_one_that_is_taken_is_passed_over(there: Sshd
         "other build",
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(
+def test_errors_are_reported_in_a_line(
     there: Sshd, host: str, changes: dict[str, tuple[str, ...]], said: str
 ) -> None:
     machine = RemoteMachine(host, replace(access(there), **changes))  # type: ignore[arg-type]
@@ -198,7 +198,7 @@ def test_nothing_is_left_when_the_load_tester_is_killed(there: Sshd) -> None:
 
 @pytest.mark.slow
 def test_nothing_is_left_when_the_network_fails(there: Sshd) -> None:
-    """A client that is stopped sends nothing, as one that a network has lost."""
+    """A paused client sends nothing, like one that is cut off from the network."""
     machine = RemoteMachine(MACHINES[1], replace(access(there), patience=3.0))
     machine.connect()
     ssh = machine._connection._process
@@ -250,7 +250,7 @@ def test_a_cluster_on_several_machines(there: Sshd, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_interrupted_run_ends_everything_there(there: Sshd, tmp_path: Path) -> None:
-    """Ctrl-C reaches all processes of the terminal, ssh as well unless it is kept out of reach."""
+    """Ctrl-C reaches all processes of the terminal, including ssh unless it is shielded."""
     command = [
         *(sys.executable, "-m", "memlite", "bench", "compare", "--cluster", "1"),
         *("--paths", "direct", "--clients", "1", "--duration", "60s", "--warm-up", "0s"),
@@ -290,7 +290,7 @@ def test_a_sweep_and_gets_of_several_keys_on_several_machines(there: Sshd, tmp_p
             "node-2": MACHINES[1],
         }
         assert isinstance(found["1 node, direct"]["node-1"], Placed)
-        # The proxy's times are in its trace, which is fetched, and are of its clock.
+        # The proxy's times are in its trace, which is fetched, and come from its clock.
         gets = Settings((1, 2), 3, 3, 10, 10, 0.3, 1, 1)
         runs = complete(gets, tmp_path, ProgressDisplay(), machines)
     assert len(runs) == 4

@@ -1,8 +1,8 @@
-"""Real processes of which it is known what they do: what models, fits and checks say of them.
+"""Models, fits and checks of the load tester, applied to real processes with known behaviour.
 
-Each writes down how long its services really took, or keeps to times that are given. That is the
-truth; the load tester sees only requests and replies, and what it says must be true within the
-intervals that it states.
+Each process records how long its services really took, or keeps to given times. That is the truth;
+the load tester sees only requests and replies, and its results must be true within the intervals
+that it states.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 
 WORKERS = (1, 2, 4)
 SERVICE = 0.02
-# A trace cannot tell a service from the way to the node, on which processes wait for a core.
+# A trace cannot tell the service from the way to the node, where processes wait for a core.
 NODE_SERVICE = 0.04
 STALL = 1.0
 LAW = Law(parallel=0.004, serial=0.001, pair=0.00005)
@@ -44,7 +44,7 @@ GETS = ["--mix", "get=1", "--value-size", "1", "--workers", "1", "--no-report", 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a system wrote down, and what was measured from outside."""
+    """A system's own records, and the results measured from outside."""
 
     folder: Path
     results: Results
@@ -63,7 +63,7 @@ class Measured:
         return station.jobs_between(station.served(log), self.periods)
 
     def first_service(self, log: Path) -> float:
-        """Return the mean service time with one client: no timer is quite as late at all loads."""
+        """Return the mean service time with one client: the lateness of timers varies with load."""
         (count,) = (len(one.repetitions) for one in self.results.points if one.clients == 1)
         return station.mean_service(station.jobs_between(station.served(log), self.periods[:count]))
 
@@ -95,7 +95,7 @@ SWEEP = ["--clients", "1,2,4,8,16", "--keys", "1", "--repetitions", "3", "--warm
 
 
 class Rounds:
-    """All systems, of which each is measured once more for each round that a test asks for."""
+    """All systems; each is measured again for each further round that a test requests."""
 
     def __init__(self, factory: pytest.TempPathFactory) -> None:
         self._factory = factory
@@ -125,7 +125,7 @@ def measured(rounds: Rounds) -> Rounds:
 
 
 class MissedError(AssertionError):
-    """An interval does not have the truth in it."""
+    """An interval does not contain the truth."""
 
 
 def check_within(truth: float, low: float, high: float) -> None:
@@ -136,8 +136,8 @@ def check_within(truth: float, low: float, high: float) -> None:
 def with_intervals(test: Callable[..., None]) -> Callable[..., None]:
     """Measure again, twice at most, if an interval misses the truth.
 
-    An honest 95% interval does so once in twenty times; that three independent ones do has a
-    probability of 1 in 8,000. Of a test with three intervals each time, it is below 1 in 300.
+    An honest 95% interval does so once in twenty times; three independent ones all do with a
+    probability of 1 in 8,000. For a test with three intervals each time, it is below 1 in 300.
     """
 
     @functools.wraps(test)
@@ -155,7 +155,7 @@ def with_intervals(test: Callable[..., None]) -> Callable[..., None]:
 
 
 def measure(folder: Path, only: str = "") -> dict[str, Measured]:
-    """Measure all systems at the same time, or one: they sleep, and leave each other the cores."""
+    """Measure all systems at once, or only one: they sleep, and leave each other the cores."""
     logs = {
         **{f"{count} workers": [folder / f"{count}.csv"] for count in WORKERS},
         "network": [folder / "one.csv", folder / "two.csv"],
@@ -221,14 +221,14 @@ def assessed(target: TargetModels, name: str) -> Assessment:
 def holds(target: TargetModels, found: Assessment, wrong: Assessment) -> None:
     """Check that a model holds, or that the machine was so busy that the load tester says so.
 
-    On a busy machine, too, it is nearer to what was measured than a wrong one.
+    Even on a busy machine, its predictions are nearer to the measurements than those of `wrong`.
     """
     assert found.fits or target.sweep.doubt, found
     assert worst(found) < worst(wrong), found
 
 
 def fails(target: TargetModels, found: Assessment) -> None:
-    """Check that a model is said not to hold; on a busy machine there may be too much noise."""
+    """Check that a model is rejected; on a busy machine there may be too much noise."""
     assert found.outcome is Outcome.FAILS or target.doubts, found
     assert not found.fits or target.sweep.doubt, found
     assert worst(found) > 2 * BOUND, found
@@ -269,7 +269,7 @@ def test_processor_time_does_not_explain_a_server_that_sleeps(
 
 @with_intervals
 def test_a_network_of_two_nodes(measured: Rounds) -> None:
-    """The stations are found by the proxy's trace, and their network by mean value analysis."""
+    """The proxy's trace yields the stations, and mean value analysis solves their network."""
     system = measured["network"]
     trace = system.folder.parent / "trace.csv"
     (target,) = model_targets(system.results, [trace])
@@ -283,7 +283,7 @@ def test_a_network_of_two_nodes(measured: Rounds) -> None:
     for truth, interval in zip(truths, found, strict=True):
         check_within(truth, *interval)
     holds(target, assessed(target, "network"), assessed(target, "M/M/1"))
-    # With four servers at each node, it would be another system.
+    # Four servers at each node would be another system.
     (wrong,) = model_targets(system.results, [trace], servers=4)
     fails(wrong, assessed(wrong, "network"))
     fails(target, assessed(target, "M/M/1"))
@@ -291,7 +291,7 @@ def test_a_network_of_two_nodes(measured: Rounds) -> None:
 
 @with_intervals
 def test_the_workers_of_a_proxy(measured: Rounds) -> None:
-    """They are a station, which is busy for as long as the node takes."""
+    """They form a station that is busy for as long as the node takes."""
     system = measured["proxy"]
     (target,) = model_targets(system.results, [system.folder.parent / "queue.csv"])
     assert target.inputs.bottleneck == "proxy's workers"
@@ -300,7 +300,7 @@ def test_the_workers_of_a_proxy(measured: Rounds) -> None:
     truth = system.first_service(*system.logs)
     check_within(truth, *target.inputs.demands[workers.name].interval)
     holds(target, assessed(target, "network"), assessed(target, "M/M/1"))
-    # Its arrivals know nothing of the number of clients.
+    # That model's arrivals do not depend on the number of clients.
     fails(target, assessed(target, "M/M/1"))
 
 
@@ -320,7 +320,7 @@ def test_the_scalability_law(measured: Rounds) -> None:
 
 @patiently
 def test_a_stall_is_found_at_its_time(tmp_path: Path) -> None:
-    """A server is stopped, and continues a second later."""
+    """A server is paused, and continues a second later."""
     with running("memlite") as server:
         arguments = ("--clients", "4", "--think-time", "2ms", "--keys", "10", "--warm-up", "0s")
         with bench(server, tmp_path, *arguments, "--repetitions", "1", "--duration", "4s") as run:

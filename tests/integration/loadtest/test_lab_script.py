@@ -1,4 +1,4 @@
-"""The script of study-a-system.md, in the folder of a run of which it is known what it finds."""
+"""The script of study-a-system.md, run on results with a known outcome."""
 
 import dataclasses
 import re

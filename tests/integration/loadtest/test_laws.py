@@ -1,4 +1,4 @@
-"""Real servers obey the interactive response time law; a run whose generator was slow says so."""
+"""Real servers obey the interactive response time law; a run with a slow generator says so."""
 
 import io
 from dataclasses import replace
@@ -15,7 +15,7 @@ from tests.support.patience import patiently
 from tests.support.servers import needs_memcached
 from tests.unit.loadtest.samples import results
 
-# Above this, a measurement was too short for its longest response, and tests nothing.
+# Above this tolerance, a measurement was too short for its longest response to test anything.
 MOST = 0.1
 SHAPES = {
     "plain": (),
@@ -24,7 +24,7 @@ SHAPES = {
     "thinking": ("--think-time", "1ms", "--multiget", "5"),
     "pymemcache": ("--client", "pymemcache"),
 }
-# One worker, as several do not start at the same moment, which a busy machine makes worse.
+# One worker, because several do not start simultaneously, least of all on a busy machine.
 ONE_SECOND = (
     "--clients", "1,8", "--keys", "200", "--duration", "1s", "--repetitions", "1", "--workers", "1",
 )  # fmt: skip
@@ -96,7 +96,7 @@ def test_they_agree_within_2_percent(start, tmp_path, kind):
     assert abs(point.checks.repetitions[0].law.difference) < 0.02
 
 
-# Without a warm-up nothing is cut off, so that the law holds within 2% on the busiest machine.
+# Without a warm-up nothing is cut off, so the law holds within 2% even on the busiest machine.
 FROM_NOTHING = (
     "--clients", "4", "--keys", "200", "--duration", "1s", "--warm-up", "0s", "--repetitions", "1",
     "--workers", "1", "--timeout", "60s",
@@ -133,7 +133,7 @@ def test_n_is_x_by_r_in_an_open_loop(start, tmp_path, shape):
 
 
 def check_again(point, factor):
-    """Return the check of a repetition with response times that are longer by a factor."""
+    """Return the check of a repetition with its response times multiplied by a factor."""
     (one,) = point.repetitions
     before, shifted = decode(one.response["all"]), new_histogram()
     for item in before.get_recorded_iterator():
@@ -151,7 +151,7 @@ def test_a_generator_that_cannot_keep_up_says_so(start, tmp_path):
         "run", address(start()), "--rate", "100k", "--clients", "4", "--workers", "1", "--keys",
         "100", "--duration", "300ms", "--repetitions", "1", "-q", "--no-report", "--out", tmp_path,
     )  # fmt: skip
-    assert done.returncode in (0, 1), done.stderr  # what was never sent has timed out
+    assert done.returncode in (0, 1), done.stderr  # requests that were never sent have timed out
     assert done.stdout.startswith("The load generator, not ")
     (point,) = load(tmp_path).points
     assert point.generator_limited

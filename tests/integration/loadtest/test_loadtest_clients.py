@@ -200,20 +200,20 @@ async def test_open_loop_ends_although_requests_are_due_faster_than_they_are_not
     await clients.connect()
     began = perf_counter_ns()
     recorder.begin(began)
-    due = iter(range(1_000_000))  # all of them by the time when the first thousand are noted
+    due = iter(range(1_000_000))  # all are due by the time the first thousand are noted
     clients.start_at(due, began)
     noted = next(due) - 1
     assert noted < 10_000, "not even the end is looked for before all are noted"
     clients.stop()
     await asyncio.wait_for(clients.drained(), 60)
     await clients.close()
-    # What could not be sent within the timeout has failed.
+    # Requests that could not be sent within the timeout have failed.
     assert recorder.counts.errors == {"timeout": noted}
     assert recorder.occupancy.number == 0
 
 
 async def test_polling_for_arrivals_counts_as_the_processor_time_it_took(server, monkeypatch):
-    """It is less than the time that passed if another program had the core."""
+    """It is less than the elapsed time if another program had the core."""
     monkeypatch.setattr(text, "process_time_ns", itertools.count(0, 5).__next__)
     recorder = Recorder()
     clients = TextClients(Settings(server.address, 2), get, recorder)
@@ -326,7 +326,7 @@ async def test_connections_that_are_lost_before_they_are_used(server, budget):
         Settings(server.address, 5), take, recorder, take if budget is plain else None
     )
     await clients.connect()
-    while server.connections < 20:  # noqa: ASYNC110 - the server tells nobody
+    while server.connections < 20:  # noqa: ASYNC110 - no event
         await asyncio.sleep(0.01)
     clients.stop()
     await asyncio.wait_for(clients.drained(), 60)
@@ -336,7 +336,7 @@ async def test_connections_that_are_lost_before_they_are_used(server, budget):
     assert set(recorder.counts.errors) == {"connection closed"}
 
 
-async def test_a_client_that_is_not_let_in(server):
+async def test_a_client_that_is_refused(server):
     server.greeting = b"ERROR Too many open connections\r\n"
     with pytest.raises(RefusedError):
         await drive(server, take=Budget(1))

@@ -1,4 +1,4 @@
-"""``memlite bench models``: what it writes, and what it refuses."""
+"""``memlite bench models``: the files that it writes, and the arguments that it refuses."""
 
 import csv
 from pathlib import Path
@@ -63,7 +63,7 @@ def test_a_trace_goes_into_the_models(tmp_path: Path) -> None:
         (["models", "x", "--servers", "0"], "--servers: must be 1 or more"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(
+def test_errors_are_reported_in_one_line(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["bench", *arguments]) == 64

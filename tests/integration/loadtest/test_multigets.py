@@ -45,7 +45,7 @@ def test_an_interrupted_run_is_completed(tmp_path: Path) -> None:
         assert process.stderr is not None
         shown = process.stderr.read()
         assert process.wait() == 130, shown
-    assert shown.endswith(f"interrupted; run the same command with --out {folder} to continue\n")
+    assert shown.endswith(f"interrupted; run the same command with --out {folder} to resume\n")
     before = saved(folder)
     assert 2 <= len(before) < 8
     done = bench(*COMMAND, "--out", folder)
@@ -76,7 +76,7 @@ def test_an_interrupted_run_is_completed(tmp_path: Path) -> None:
     other = [*command, "--seed", "2"]
     done = subprocess.run(other, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 64
-    assert "has measurements with other options; choose another folder" in done.stderr
+    assert "contains measurements with other options; choose another folder" in done.stderr
 
 
 def key(row: dict[str, str]) -> tuple[str, str, str]:
@@ -84,7 +84,7 @@ def key(row: dict[str, str]) -> tuple[str, str, str]:
 
 
 def check_nodes(folder: Path, runs: list[dict[str, Any]]) -> None:
-    """Check by the trace how many nodes were asked for each get of four keys."""
+    """Check in the trace how many nodes each get of four keys was sent to."""
     asked: dict[bool, list[int]] = {True: [], False: []}
     with (folder / "trace.csv").open(newline="") as file:
         for row in csv.DictReader(file):
@@ -93,7 +93,7 @@ def check_nodes(folder: Path, runs: list[dict[str, Any]]) -> None:
                 if run["started"] <= arrival < run["started"] + run["seconds"] and run["size"] == 4:
                     asked[run["sharded"]].append(len(row["nodes"].split()))
     assert set(asked[False]) == {1}
-    # Of four keys, one in eight has all on the same of two nodes.
+    # One get of four keys in eight has all keys on the same one of two nodes.
     assert set(asked[True]) <= {1, 2}
     assert asked[True].count(2) > asked[True].count(1)
 
@@ -104,11 +104,11 @@ def check_nodes(folder: Path, runs: list[dict[str, Any]]) -> None:
         (["--sizes", "0"], "argument --sizes: must be 1 or more"),
         (["--sizes", "200"], "--sizes: at most 100 keys, not 200"),
         (["--nodes", "1"], "--nodes: sharding needs 2 nodes or more"),
-        (["--clients", "2"], "--clients: one for each of the 3 nodes"),
+        (["--clients", "2"], "--clients must be at least the number of nodes, 3"),
         (["--value-size", "1,2"], "not a size: '1,2'"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(
+def test_errors_are_reported_in_one_line(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["bench", "multigets", *arguments, "--out", str(tmp_path / "out")]) == 64

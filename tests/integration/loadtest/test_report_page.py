@@ -26,7 +26,7 @@ if CHROMIUM is None:
 
 
 def with_warnings(run: Results) -> Results:
-    """Return results of which one point was disturbed by other programs and by the generator."""
+    """Return results with one point that other programs and the generator disturbed."""
     first, *others = run.points
     busy = [replace(one, machine=MachineUse(0.43, 0.0)) for one in first.repetitions]
     return replace(run, points=(replace(first, repetitions=busy, generator_limited=True), *others))
@@ -119,7 +119,7 @@ def check_page(page: Any, count: int, scheme: str, width: int) -> None:
         assert box["y"] + box["height"] <= 900  # seen without scrolling
     names = page.locator(".points tbody th").all_inner_texts()
     if width == 1280 and max(map(len, names), default=0) < 30:
-        # All columns are seen. With longer names, the table scrolls in its own box.
+        # All columns are visible. With longer names, the table scrolls in its own box.
         assert page.eval_on_selector_all(
             ".wide:has(.points)", "all => all.map(one => one.scrollWidth - one.clientWidth)"
         ) == [0]
@@ -142,9 +142,9 @@ def background(page: Any) -> str:
     return found
 
 
-# For each choice: the series, how many parts of the drawing are its, and how many of them are
-# visible while it is hidden, and afterwards. Asked in the page, as each question from here draws it
-# again.
+# For each choice: the series, the number of its parts in the drawing, and how many of them are
+# visible while it is hidden, and afterwards. Evaluated in the page, because each query from here
+# redraws it.
 HIDE_AND_SHOW = """figure => [...figure.querySelectorAll("input[type=checkbox]")].map(box => {
     const name = box.parentElement.textContent.slice(1);
     const drawn = [...figure.querySelectorAll("[data-series]")].filter(
@@ -161,7 +161,7 @@ HIDE_AND_SHOW = """figure => [...figure.querySelectorAll("input[type=checkbox]")
 
 
 def check_figures(page: Any) -> None:
-    """Check that a marker tells its value, and that a series can be hidden."""
+    """Check that a marker shows its value, and that a series can be hidden."""
     page.set_viewport_size({"width": 1280, "height": 900})
     for figure in page.locator("figure:has([data-tip])").all():
         marker = figure.locator("[data-tip]").last  # none is drawn over it

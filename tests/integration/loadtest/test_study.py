@@ -1,6 +1,6 @@
 """``memlite bench study``: interrupted, completed, its report in a browser, and a plan from it.
 
-So it is described in docs/how-to/study-a-system.md.
+docs/how-to/study-a-system.md describes these steps.
 """
 
 import csv
@@ -46,14 +46,14 @@ SECTIONS = ("direct", "proxied", "writes", "whole", "multigets", "experiment")
 
 
 def sweeps(folder: Path) -> dict[str, int]:
-    """Return the sweeps that are there, with the time when each was saved."""
+    """Return the saved sweeps, with the time when each was saved."""
     return {
         path.parent.name: path.stat().st_mtime_ns for path in folder.glob("sweeps/*/results.json")
     }
 
 
 class InterruptedAfter(ProgressDisplay):
-    """As if the user pressed Ctrl+C at the end of a measurement."""
+    """A progress display that interrupts at the end of a measurement, as Ctrl+C would."""
 
     def __init__(self, measurements: int) -> None:
         self.left = measurements
@@ -126,17 +126,17 @@ def test_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         shown += process.stderr.readlines()
         assert process.wait() == 130
     assert re.fullmatch(r"150 measurements and the report: about \d+ min \d+ s\n", shown[0])
-    goes_on = f"run the same command with --out {folder} to continue"
+    goes_on = f"run the same command with --out {folder} to resume"
     assert shown[-1] == f"memlite: bench: interrupted; {goes_on}\n"
     before = sweeps(folder)
     assert len(before) >= 2
 
     # Another study is not mixed with it.
     assert main([*options, "--in-flight", "4,8"]) == 64
-    problem = "contains something other than this study; choose another folder"
+    problem = "contains data that is not from this study; choose another folder"
     assert problem in capsys.readouterr().err
 
-    done = completed(options, f"no operation has succeeded; {goes_on}")
+    done = completed(options, f"no operation succeeded; {goes_on}")
     assert done.returncode == 0, done.stderr
     assert before.items() <= sweeps(folder).items()  # none of these was measured again
     assert f"report: {folder / 'report.html'}" in done.stdout
@@ -151,7 +151,7 @@ def test_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def completed(options: Sequence[str], chance: str) -> subprocess.CompletedProcess[str]:
-    """Complete a study. On a busy machine, 100 ms can pass without a reply; then it goes on."""
+    """Complete a study; repeat if 100 ms passed without a reply, as on a busy machine."""
     for _ in range(5):
         done = bench(*options[1:], "-q")
         if not done.stderr.endswith(f"{chance}\n"):
@@ -162,13 +162,13 @@ def completed(options: Sequence[str], chance: str) -> subprocess.CompletedProces
 def check_what_ends_early(
     options: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Check what a study says that cannot be completed, or of which a part has failed."""
+    """Check the messages of a study that cannot be completed, or that has failed in part."""
     command = [sys.executable, "-m", "memlite", *options]
     path = folder / "multigets" / "multigets.json"
     document = json.loads(path.read_bytes())
     document["runs"][0]["errors"] = 3
     path.write_text(json.dumps(document))
-    # And a run of the experiment is missing, and its server cannot start.
+    # A run of the experiment is missing, too, and its server cannot start.
     (first, *_) = (folder / "experiment" / "runs").iterdir()
     shutil.rmtree(first)
     broken = {**os.environ, "MEMLITE_DURABILITY": "unheard-of"}
@@ -176,25 +176,27 @@ def check_what_ends_early(
     assert done.returncode not in (0, 1, 130), done.stderr
     (said,) = done.stderr.splitlines()
     assert "unheard-of" in said
-    assert said.endswith(f"; run the same command with --out {folder} to continue")
+    assert said.endswith(f"; run the same command with --out {folder} to resume")
     assert str(folder / "experiment") not in said
-    # Later this is another system.
+    # From here on, the measurements are of another system.
     path = folder / "systems.json"
     systems = json.loads(path.read_bytes())
     systems[0]["machine"]["python"] = "CPython 2.7"
     path.write_text(json.dumps(systems))
     assert main(options) == 64
     said = capsys.readouterr().err
-    assert "has measurements of another system: python CPython 2.7, now CPython 3" in said
-    # With this the run is measured, and all of it is evaluated before the figures are drawn.
+    assert "contains measurements of another system: python CPython 2.7, now CPython 3" in said
+    # With --mix-systems the run is measured, and everything is evaluated before figures are drawn.
     shown = interrupted_while_drawing([*command, "--mix-systems"], folder)
     assert shown == (
-        f"memlite: bench: interrupted after everything was measured, which is in {folder}; the "
-        f"same command with --out {folder} writes the report\n"
+        f"memlite: bench: interrupted after the last measurement; all of them are saved in "
+        f"{folder}; run the same command with --out {folder} to write the report\n"
     )
     assert first.exists()
     first_of_all, *others = json.loads((folder / "results.json").read_bytes())["doubts"]
-    assert first_of_all.startswith("Measurements are of different systems: python CPython 2.7 and")
+    assert first_of_all.startswith(
+        "Measurements were made on different systems: python CPython 2.7 and"
+    )
     assert "Gets of several keys: 3 requests failed." in others
 
 
@@ -232,7 +234,7 @@ def check_file(folder: Path) -> None:
     ]
     assert {"8 in flight", "64 in flight"} <= set(tables["writes"]["columns"])
     assert rows_of(tables["multigets"]) == [1, 3, 6, 9]
-    # The proxy traces one request in ten: of some sizes perhaps none.
+    # The proxy traces one request in ten, perhaps none of some sizes.
     places = [row[:3] for row in tables["multigets-percentiles"]["rows"]]
     at_clients = [
         [size, way, "clients"] for size in (1, 3, 6, 9) for way in ("sharded", "one node")
@@ -257,12 +259,12 @@ def rows_of(table: Mapping[str, Any]) -> list[Any]:
 
 
 def check_cell(table: str, column: str, value: object, row: Sequence[object]) -> None:
-    """Check that a cell has a number, or a word where there is none; empty only for a reason."""
+    """Check that a cell has a number or a word, and is empty only for a reason."""
     if column == "Unit":
         return
     where = f"{table}, {column}: {row}"
     if value is None:
-        # Something of which only clients know the spread, in a table with several quantities.
+        # A quantity whose spread only clients know, in a table with several quantities.
         assert table == "writes", where
         assert column.endswith(("95% low", "95% high")), where
         return
@@ -273,7 +275,7 @@ def check_cell(table: str, column: str, value: object, row: Sequence[object]) ->
 
 
 def check_plan(folder: Path) -> None:
-    """Check that a plan takes the runs with the workload that it asks for."""
+    """Check that a plan uses the runs with the requested workload."""
     assert {run.workload["name"] for run in runs_of(folder, "write-only")} == {"write-only"}
     assert len(runs_of(folder, "mixed")) == 2
     assert runs_of(folder / "sweeps" / "direct-mixed", "any") == [

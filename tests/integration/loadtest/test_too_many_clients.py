@@ -67,8 +67,8 @@ def test_nearly_as_many_clients_as_a_default_server_accepts(default_server, tmp_
     done = bench(default_server, 1000, folder=tmp_path)
     if default_server.kind == "memcached" and done.returncode:  # it counts files of its own
         assert refused(done) == (
-            "memlite: bench: it accepts 1,024 connections, and needs some of them itself or has "
-            "other clients: for 1,000 clients, start it with -c 1100"
+            "memlite: bench: it accepts 1,024 connections, some of which are already "
+            "in use: for 1,000 clients, start it with -c 1100"
         )
         return
     assert done.returncode == 0, done.stderr
@@ -78,7 +78,7 @@ def test_nearly_as_many_clients_as_a_default_server_accepts(default_server, tmp_
 
 
 def only_sets(folder):
-    """Return a workload that needs no keys to be stored before, by many clients at once."""
+    """Return a workload without a preload, which would use many clients at once."""
     path = folder / "sets.toml"
     path.write_text("preload = false\n[mix]\nset = 1\n")
     return path
@@ -86,7 +86,7 @@ def only_sets(folder):
 
 @pytest.mark.slow
 def test_levels_measured_before_a_refusal_are_saved(tmp_path):
-    # A server that speaks the lite dialect does not tell how many connections it accepts.
+    # A server with the lite dialect does not report how many connections it accepts.
     with running("memlite", "--dialect", "lite", "-c", "4") as server:
         done = bench(
             server, "1,3,20,30", "--dialect", "lite", "--workload", only_sets(tmp_path),
@@ -95,7 +95,7 @@ def test_levels_measured_before_a_refusal_are_saved(tmp_path):
     assert done.returncode == 71
     said = done.stderr.strip()
     assert said.startswith("memlite: bench: it "), said
-    assert "; the results up to then were saved; " in said
+    assert "; the results so far were saved; " in said
     assert "\n" not in said
     results = load(tmp_path)
     assert results.partial
@@ -121,8 +121,8 @@ def test_other_clients_take_the_connections(tmp_path, options):
             others.enter_context(server.connect()).ask(b"mn\r\n")
         said = refused(bench(server, 29, *options, folder=tmp_path / "out"))
     assert said == (
-        "memlite: bench: it accepts 30 connections, and needs some of them itself or has other "
-        "clients: for 29 clients, start it with -c 100"
+        "memlite: bench: it accepts 30 connections, some of which are already in use: "
+        "for 29 clients, start it with -c 100"
     )
 
 
@@ -138,7 +138,7 @@ def test_no_connection_is_left(tmp_path):
 def test_clients_that_wait_in_the_backlog(tmp_path):
     with running("memcached", "-c", "64", "-o", "no_maxconns_fast") as server:
         said = refused(bench(server, 60, "--timeout", "1s", folder=tmp_path / "out"))
-    assert "accepts 64 connections, and needs some of them itself" in said
+    assert "accepts 64 connections, some of which are already in use" in said
 
 
 @pytest.mark.slow
@@ -146,7 +146,7 @@ def test_a_server_that_does_not_tell_its_limit(tmp_path):
     with running("memlite", "--dialect", "lite", "-c", "20") as server:
         said = refused(bench(server, 40, "--dialect", "lite", folder=tmp_path / "out"))
     assert said.endswith(
-        "it does not accept so many connections: for 40 clients, start it with -c 200"
+        "it does not accept that many connections: for 40 clients, start it with -c 200"
     )
 
 
@@ -171,8 +171,8 @@ def test_too_few_open_files_for_the_generator(memlite, tmp_path):
     said = refused(done)
     if "for 400 clients" not in said:  # root may raise the limit on some machines
         assert said == (
-            "memlite: bench: 400 clients with --workers 1 need 464 open files in each, and the "
-            "limit is 300: raise it with ulimit -n, or use more --workers"
+            "memlite: bench: 400 clients with --workers 1 need 464 open files per worker, but "
+            "the limit is 300: raise it with ulimit -n, or use more --workers"
         )
 
 

@@ -1,4 +1,4 @@
-"""What a measurement used of the machine, with real processes."""
+"""The use of the machine during a measurement, with real processes."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ from tests.support.servers import RunningServer
 from tests.support.waiting import wait_until
 
 SPINNING = "while True: pass"
-# Without the interpreter's lock, so that both threads are busy at once.
+# It releases the interpreter's lock, so that both threads are busy at once.
 TWO_THREADS = """
 import hashlib, threading
 def work():
@@ -59,9 +59,9 @@ def test_a_program_counts_as_other_load_unless_it_takes_part():
         if any(use is None for use in uses):
             pytest.skip("this system does not tell how busy its processors are")
         stranger, helper, server = uses
-        # The program used 0.6 s of that time on all cores, of which others took part of one.
+        # The program used 0.6 s of the time of all cores; others used part of a core.
         share = 0.6 / (seconds * psutil.cpu_count())
-        # The readings are not of one moment, and in between the machine may do anything.
+        # The readings are not simultaneous, and the machine may do anything in between.
         error = apart / seconds
         assert stranger.other > 0.5 * share
         assert helper.other == pytest.approx(stranger.other - share, abs=0.5 * share + error)
@@ -83,7 +83,7 @@ def test_the_busiest_thread_is_told_from_the_process():
         assert 0.4 * use.cpu_share < use.thread_share < 0.8 * use.cpu_share
 
 
-def test_a_server_that_has_ended_used_nothing_known():
+def test_the_use_of_an_ended_server_is_unknown():
     with running(SPINNING) as process:
         before = Reading([process])
     after = Reading([process])
@@ -107,5 +107,5 @@ def test_on_a_busy_machine_the_verdict_says_that_it_cannot_tell(memlite: Running
         assert all(one.machine.other > 0.1 for one in point.repetitions)
     told = " ".join(done.stdout.split())
     assert "cannot tell whether that is where it saturates: other programs used up to" in told
-    assert "but which is faster cannot be told: other programs used up to" in told
+    assert "but it is unclear which is faster: other programs used up to" in told
     assert "of the machine's processors: on a quiet machine the figures may differ." in told

@@ -102,7 +102,7 @@ def test_a_server_grows_by_no_more_than_its_limit(
 def test_values_of_one_size_reuse_the_memory_of_others(
     start: Callable[..., RunningServer], together: int, megabytes: int
 ) -> None:
-    """Each value fits the hole that another one left; this includes connections that only set."""
+    """Each value fits the hole left by another; this includes connections that only set."""
     chance = random.Random(5)
     limit = megabytes * 2**20
     value = chance.randbytes(1000)
@@ -125,8 +125,7 @@ def test_values_of_one_size_reuse_the_memory_of_others(
     assert 0.85 < grown <= 1.0
 
 
-# These are multiples of the limit. A server that only follows its own accounting reaches 1.9 and
-# stays there.
+# Multiples of the limit. A server that only follows its own accounting reaches 1.9 and stays there.
 MOST, AT_REST = 1.6, 1.3
 
 
@@ -168,7 +167,7 @@ def test_values_that_permanently_change_their_sizes(start: Callable[..., Running
                 most = max(most, growth())
             ends.append(growth())
             stats = wire.stats()
-            # Items have been removed to make room, but most of the memory is still theirs.
+            # Items have been removed to make room, but items still use most of the memory.
             assert int(stats["bytes"]) > 0.3 * limit, (name, ends)
         # The countermeasures continue without further commands.
         time.sleep(3)

@@ -10,8 +10,8 @@ import pytest
 from tests.support.servers import RunningServer
 
 CONNECTIONS = 2_000
-# These are open before the measurement and stay open during it. Without them it depends on how much
-# memory, freed by the start, the first connections find to reuse: it varies by 500 bytes each.
+# Connections that are open before and during the measurement. Without them, it would depend on how
+# much memory freed at startup the first connections can reuse: it varies by 500 bytes each.
 OTHERS = 1_000
 OPEN_FILES = OTHERS + CONNECTIONS + 500
 # Measured: 2,025 and 2,500, most of which the event loop and Python use for each socket. An empty

@@ -1,7 +1,7 @@
 """Closed connections leave no reference cycles, because no garbage collector would free them.
 
 The server exempts old objects from collection (`memlite.server.upkeep.collector`), and a connection
-is old when it ends. In a reference cycle it would stay in memory for good, with everything it
+is old when it ends. In a reference cycle, it would stay in memory forever, with everything that it
 refers to.
 """
 
@@ -35,7 +35,7 @@ ASYNCIOS = {
     "asyncio.selector_events._SelectorSocketTransport", "asyncio.trsock.TransportSocket",
     "builtins.dict", "builtins.method", "builtins.tuple", "collections.deque", "socket.socket",
 }  # fmt: skip
-# Sampled measurements keep a reference to the last handler; with TLS there are two.
+# Sampled measurements keep a reference to the last handler; with TLS, there are two.
 KEPT = 2
 NO_LINGER = struct.pack("ii", 1, 0)
 
@@ -94,7 +94,7 @@ def inspected(
         kind = kind.replace("tls", "memlite")
     environment = {"PYTHONPATH": path, "INSPECTED": str(file)}
     with running(kind, *options, environment=environment, tls=tls) as server:
-        # Modules are imported when a client first uses their protocol, and half a packet followed
+        # Modules are imported when a client first uses their protocol. Half a packet followed
         # by a reset may or may not be read.
         wire = server.connect()
         wire.send(packets.NOOP)
@@ -103,7 +103,7 @@ def inspected(
         yield Inspected(server, file)
 
 
-# What clients do before they disconnect
+# Actions of clients before they disconnect
 
 
 def nothing(wire: Wire) -> None:
@@ -176,7 +176,7 @@ def watches(wire: Wire) -> None:
 
 
 def reads_slowly(wire: Wire) -> None:
-    """Request many times what the sockets hold, and disconnect without reading the replies."""
+    """Request many times the capacity of the sockets; disconnect without reading the replies."""
     wire.send(b"set large 0 0 1000000\r\n%b\r\n" % bytes(1_000_000))
     wire.sock.recv(8)
     with contextlib.suppress(TimeoutError):
@@ -185,7 +185,7 @@ def reads_slowly(wire: Wire) -> None:
 
 
 def leaves_much_undone(wire: Wire) -> None:
-    """Disconnect with commands under way, some of which wait for a backend."""
+    """Disconnect with commands in progress, some of which wait for a backend."""
     wire.send(b"set a 0 0 1\r\n1\r\nget a b c\r\nappend a 0 0 1\r\n2\r\n" * 300)
 
 
@@ -209,7 +209,7 @@ WAYS = [
 def test_a_closed_connection_is_freed_without_the_collector(
     inspected: Inspected, way: Callable[[Wire], None]
 ) -> None:
-    leave(inspected, way)  # objects that are created once exist now
+    leave(inspected, way)  # creates the objects that are created only once
     before, _ = settled(inspected)
     leave(inspected, way)
     _, garbage = settled(inspected, before)
@@ -231,9 +231,9 @@ def leave(inspected: Inspected, way: Callable[[Wire], None]) -> None:
 def settled(
     inspected: Inspected, before: dict[str, int] | None = None
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the objects after the clients have gone, and all garbage until then.
+    """Return the objects after the clients have disconnected, and all garbage until then.
 
-    Commands may be under way for longer than their client is connected. With `before`, wait until
+    Commands may continue after their client has disconnected. With `before`, wait until
     each type has fewer additional objects than there were clients.
     """
     deadline = time.monotonic() + 60
@@ -256,20 +256,20 @@ def settled(
 
 @pytest.mark.slow
 def test_transports_that_asyncio_leaves_behind_are_collected(tmp_path: Path) -> None:
-    """Otherwise the transport of each closed connection would stay in memory for good."""
+    """Otherwise, the transport of each closed connection would stay in memory forever."""
     file = tmp_path / "told.json"
     here = str(INSPECTED)
     path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
     environment = {"PYTHONPATH": path, "INSPECTED": str(file)}
-    rounds, at_once = 30, 900  # which grow old together
+    rounds, at_once = 30, 900  # which the collector ages together
     with running("memlite-asyncio", environment=environment) as server:
         for _ in range(rounds):
             come_and_go(server, at_once)
         inspected = Inspected(server, file)
-        # Half of the transports, if nothing is collected.
+        # Without collection, half of the transports are left.
         assert transports_left(inspected) < rounds * at_once / 3
-        # asyncio does leave transports behind, and the report shows them: after the first report
-        # the server collects nothing by itself.
+        # Check that asyncio does leave transports behind and that the report shows them: after
+        # the first report, the server collects nothing by itself.
         deadline = time.monotonic() + 60
         come_and_go(server, 1)
         while not transports_left(inspected):

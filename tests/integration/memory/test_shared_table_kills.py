@@ -1,6 +1,6 @@
 """Writers of a shared table are killed at random moments; see `tests.support.shared_writers`.
 
-``MEMLITE_TEST_KILLS`` is how many are killed in each test. Kills at one point after the other
+``MEMLITE_TEST_KILLS`` is the number of kills in each test. Kills at every single point in turn
 are in tests/unit/memory/shared/test_killed.py.
 """
 
@@ -30,13 +30,13 @@ def kill_writers(kind: str, seed: int, megabytes: int, *more: object) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_value_is_torn_and_none_is_lost(kind: str) -> None:
+def test_no_value_is_torn_or_lost(kind: str) -> None:
     kill_writers(kind, 1, 256)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_none_is_lost_while_segments_are_used_again(kind: str) -> None:
+def test_no_value_is_lost_while_segments_are_reused(kind: str) -> None:
     kill_writers(kind, 2, 1)
 
 

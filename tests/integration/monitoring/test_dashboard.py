@@ -1,4 +1,4 @@
-"""The dashboard in a browser, and what it reads."""
+"""The dashboard in a browser, and the API that it reads."""
 
 import http.client
 import json
@@ -71,7 +71,7 @@ def test_the_present_agrees_with_stats(server: RunningServer) -> None:
     stats = server.stats()
     names = ("get_hits", "get_misses", "cmd_set", "evictions")
 
-    def agrees() -> bool:  # what is shown is up to a second old
+    def agrees() -> bool:  # the page is up to a second old
         now = read(server, "/api/now")
         return now["figures"]["items"] == int(stats["curr_items"]) and all(
             now["counters"][name] == int(stats[name]) for name in names
@@ -98,7 +98,7 @@ def test_keys_are_shown_only_if_asked_for(server: RunningServer) -> None:
             assert NASTY not in json.dumps(read(discreet, path))
 
 
-def test_streams_of_events_are_few(server: RunningServer) -> None:
+def test_streams_of_events_are_limited(server: RunningServer) -> None:
     connections = []
     try:
         for _ in range(MAX_STREAMS):
@@ -121,7 +121,7 @@ def test_streams_of_events_are_few(server: RunningServer) -> None:
         connection.close()
         return status == 200
 
-    assert wait_until(served)  # the places of those that left are free again
+    assert wait_until(served)  # the places of closed streams are free again
 
 
 def test_open_streams_do_not_keep_a_server_from_stopping() -> None:
@@ -158,7 +158,7 @@ def test_the_page_recovers_after_a_refusal(browser: Any, server: RunningServer) 
     origin = f"http://127.0.0.1:{server.http_port}"
     try:
         for _ in range(MAX_STREAMS):
-            # Those of earlier pages may not have ended yet.
+            # The streams of earlier pages may not have ended yet.
             assert wait_until(lambda: has_stream(server, streams))
         with page.expect_response(f"{origin}/api/events") as refused:
             page.goto(f"{origin}/")
@@ -176,7 +176,7 @@ def test_the_page_recovers_after_a_refusal(browser: Any, server: RunningServer) 
 
 
 def has_stream(server: RunningServer, streams: list[http.client.HTTPConnection]) -> bool:
-    """Open a stream of events, and add it to others, unless it is refused."""
+    """Open a stream of events and add it to `streams`, unless it is refused."""
     connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60)
     connection.request("GET", "/api/events")
     if connection.getresponse().status != 200:
@@ -187,7 +187,7 @@ def has_stream(server: RunningServer, streams: list[http.client.HTTPConnection])
 
 
 def check_values(page: Any, server: RunningServer) -> None:
-    """The page's values follow the server's, and keys are text, whatever is in them."""
+    """Check that the page follows the server, and that any key is shown as text."""
     hottest(server)
     with server.connect() as wire:
         for number in range(100, 115):

@@ -1,4 +1,4 @@
-"""What goes on inside a server, at /debug/."""
+"""Views of a server's internal state at /debug/."""
 
 import asyncio
 import http.client
@@ -31,7 +31,7 @@ def ask(port: int, path: str, token: str = "") -> tuple[int, bytes]:
 
 
 class Elsewhere:
-    """A request from another machine, as far as it matters here."""
+    """A request from another machine, with only the attributes that matter here."""
 
     def __init__(self, remote: str | None) -> None:
         self.remote = remote
@@ -39,7 +39,7 @@ class Elsewhere:
 
 
 @pytest.mark.parametrize("kind", ["memlite", "memlite-asyncio"])
-def test_what_there_is(kind: str) -> None:
+def test_all_views(kind: str) -> None:
     with running(kind, "--http", "0", "--http-debug") as server:
         port = server.http_port
         status, stacks = ask(port, "/debug/stacks")

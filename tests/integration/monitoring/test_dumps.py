@@ -20,8 +20,8 @@ Start = Callable[..., RunningServer]
 TOOL = Path("/usr/share/memcached/scripts/memcached-tool")
 OURS = ["memlite", "memlite-asyncio", "memlite-near", "memlite-file"]
 MEMORY_FIRST = ["memlite", *(pytest.param(kind, marks=pytest.mark.slow) for kind in OURS[1:])]
-# memcached keeps each item where it was stored: its crawler may show an item twice, or not at all,
-# that is moved to another of its queues meanwhile.
+# Keep each of memcached's items in its queue: its crawler may show an item that is moved to another
+# queue meanwhile twice, or not at all.
 STEADY = ("-o", "no_lru_maintainer")
 
 
@@ -62,7 +62,7 @@ def mgdump(server: RunningServer, wire: Wire, which: bytes = b"all") -> list[byt
 
 
 def fill(server: RunningServer, count: int, end: bytes = b"") -> None:
-    """Store items, whose keys have a number and this end."""
+    """Store items whose keys have a number and the given suffix."""
     one = b"set key:%%07d%b 0 0 10 noreply\r\n0123456789\r\n" % end
     with server.connect() as wire:
         for start in range(0, count, 1000):

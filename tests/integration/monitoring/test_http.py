@@ -40,7 +40,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
 
 @pytest.fixture(scope="module", params=["server", pytest.param("proxy", marks=pytest.mark.slow)])
 def plain(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
-    """A server, or a proxy, whose HTTP side is the same."""
+    """A server or a proxy, with the same HTTP side."""
     options = ("--http", "0", "--http-hosts", "cache.example")
     if request.param == "server":
         with running("memlite", *options) as server:
@@ -180,7 +180,7 @@ def fetched(site: str, mode: str) -> dict[str, str]:
         ("/", fetched("cross-site", "no-cors"), 403),
     ],
 )
-def test_tricks_of_other_sites(
+def test_requests_from_other_sites(
     plain: RunningServer, path: str, headers: dict[str, str], status: int
 ) -> None:
     assert ask(plain.http_port, path, headers)[0] == status
@@ -229,14 +229,14 @@ def test_a_token_over_tls(tmp_path: Path) -> None:
 
         assert scrape(None) == scrape("wrong") == 401
         assert scrape(TOKEN) == 200
-        # Who knows the token is no page of another site.
+        # A client that knows the token is not a page of another site.
         assert scrape(TOKEN, Host="monitor.example") == 200
         assert scrape(None, "/healthz") == scrape(None, "/readyz") == 200
         file.write_text("another-token-of-some-length")
         server.process.send_signal(signal.SIGHUP)
         assert wait_until(lambda: scrape("another-token-of-some-length") == 200)
         assert scrape(TOKEN) == 401
-        # Handshakes that nobody finishes shut nobody out.
+        # Unfinished handshakes do not lock out other clients.
         silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(MAX_CONNECTIONS)]
         assert scrape("another-token-of-some-length") == 200
         log = server.log.read_text()
@@ -246,17 +246,17 @@ def test_a_token_over_tls(tmp_path: Path) -> None:
             sock.close()
 
 
-def test_many_connections_take_nothing_from_others(plain: RunningServer) -> None:
+def test_many_connections_do_not_affect_other_clients(plain: RunningServer) -> None:
     flood: list[socket.socket] = []
     try:
         for _ in range(200):
             flood.append(socket.create_connection(("127.0.0.1", plain.http_port), 60))
             flood[-1].sendall(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
-        # Those beyond the limit are closed at once, before any timeout, and shut nobody out.
+        # Connections beyond the limit are closed before any timeout, and lock out no client.
         assert wait_until(lambda: sum(map(is_closed, flood)) >= 200 - MAX_CONNECTIONS)
         assert ask(plain.http_port, "/healthz")[0] == 200
         name = 'memlite_http_closed_total{reason="displaced"}'
-        # A document is kept for a moment.
+        # A document is cached for a moment.
         assert wait_until(lambda: metrics(plain.http_port)[name] >= 200 - MAX_CONNECTIONS)
         with plain.connect() as wire:
             assert wire.ask(b"version\r\n").startswith(b"VERSION")
@@ -269,7 +269,7 @@ def test_many_connections_take_nothing_from_others(plain: RunningServer) -> None
 
 
 @pytest.mark.slow
-def test_who_is_slow_to_send_or_to_read_is_disconnected(plain: RunningServer) -> None:
+def test_clients_slow_to_send_or_to_read_are_disconnected(plain: RunningServer) -> None:
     before = plain.resident_kib()
     with (
         socket.create_connection(("127.0.0.1", plain.http_port), 60) as silent,
@@ -369,7 +369,7 @@ def test_malformed_requests_do_no_harm(plain: RunningServer) -> None:
             except ConnectionError:
                 pass
     assert metrics(plain.http_port)["memlite_ready"] == 1
-    assert plain.log.read_bytes() == logged  # whoever sends them cannot fill the log
+    assert plain.log.read_bytes() == logged  # malformed requests cannot fill the log
 
 
 def test_a_server_that_drains_says_so(tmp_path: Path) -> None:
@@ -391,7 +391,7 @@ def test_a_server_that_drains_says_so(tmp_path: Path) -> None:
 
 
 class Failing(MemoryBackend):
-    """A store behind a breaker that opened."""
+    """A store behind an open circuit breaker."""
 
     state = "available"
 
@@ -595,18 +595,18 @@ def test_a_port_in_use_is_reported() -> None:
         (
             ["--http-token-file", "/none"],
             64,
-            "--http-token-file: is for --http, which is not given",
+            "--http-token-file: requires --http",
         ),
-        (["--http-hosts", "a"], 64, "--http-hosts: is for --http, which is not given"),
-        (["--http-keys"], 64, "--http-keys: is for --http, which is not given"),
-        (["--http-metric-names", "both"], 64, "--http-metric-names: is for --http, which is not"),
+        (["--http-hosts", "a"], 64, "--http-hosts: requires --http"),
+        (["--http-keys"], 64, "--http-keys: requires --http"),
+        (["--http-metric-names", "both"], 64, "--http-metric-names: requires --http"),
         (["--http", "localhost"], 64, "must end in a port, such as 9150 or 0.0.0.0:9150"),
         (["--http", "70000"], 64, "must end in a port"),
-        (["--http", "notls:0"], 71, "--http: 'notls' in 'notls:0' is only for servers with TLS"),
+        (["--http", "notls:0"], 71, "--http: 'notls' in 'notls:0' requires TLS (-Z)"),
         (["--http", "0", "--http-token-file", "/none"], 71, "--http-token-file: /none: No such"),
     ],
 )
-def test_settings_that_cannot_be(arguments: list[str], code: int, text: str) -> None:
+def test_invalid_settings(arguments: list[str], code: int, text: str) -> None:
     found, said = refusal(*arguments)
     assert found == code
     assert text in said

@@ -1,4 +1,4 @@
-"""Whatever is sent to the HTTP port: it never fails, and clients of the cache see nothing of it."""
+"""Arbitrary input at the HTTP port: it never fails, and clients of the cache are unaffected."""
 
 import random
 import re
@@ -60,7 +60,7 @@ REPLY = re.compile(rb"HTTP/\d\.\d (\d{3}) ")  # aiohttp repeats the version it w
 
 
 def request(chance: random.Random) -> bytes:
-    """Return a request that is valid more or less."""
+    """Return a request that is more or less valid."""
     if chance.random() < 0.4:
         lines = [b"GET " + chance.choice(PATHS) + b" HTTP/1.1", b"Host: localhost"]
     else:
@@ -93,7 +93,7 @@ def mutated(chance: random.Random, text: bytes) -> bytes:
 
 
 def inputs(chance: random.Random) -> Iterator[bytes]:
-    """Yield what is sent on one connection each."""
+    """Yield inputs, each for one connection."""
     while True:
         match chance.randrange(4):
             case 0:
@@ -108,7 +108,7 @@ def inputs(chance: random.Random) -> Iterator[bytes]:
 
 
 def exchange(port: int, chance: random.Random, text: bytes) -> bytes:
-    """Send a text in pieces, and a last request; return what comes back until the connection ends.
+    """Send a text in pieces and a last request; return all replies until the connection ends.
 
     aiohttp gives no replies once the client has ended its side, so that is done only if the server
     waits for more.
@@ -121,7 +121,7 @@ def exchange(port: int, chance: random.Random, text: bytes) -> bytes:
                 size = len(text) if chance.random() < 0.7 else chance.randrange(1, 200)
                 sock.sendall(text[:size])
                 text = text[size:]
-            if chance.random() < 0.2:  # gone at once, with what is there unread
+            if chance.random() < 0.2:  # reset at once, with replies unread
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 return b""
             if not select.select([sock], [], [], PATIENCE)[0]:
@@ -158,13 +158,13 @@ def fuzz(server: RunningServer, seed: int, count: int) -> None:
 @pytest.mark.parametrize(
     "kind", ["memlite", pytest.param("memlite-asyncio", marks=pytest.mark.slow)]
 )
-def test_whatever_is_sent(kind: str) -> None:
+def test_arbitrary_input(kind: str) -> None:
     with running(kind, "--http", "0", "--http-debug") as server:
         fuzz(server, 24, 250)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
-def test_whatever_is_sent_at_length(seed: int) -> None:
+def test_arbitrary_input_at_length(seed: int) -> None:
     with running("memlite", "--http", "0", "--http-debug") as server:
         fuzz(server, seed, 4000)

@@ -63,7 +63,7 @@ def test_metrics_are_those_of_the_snapshot(receiver: OtlpServer) -> None:
         assert not receiver.traces
 
 
-def test_what_the_environment_says(receiver: OtlpServer) -> None:
+def test_settings_from_the_environment(receiver: OtlpServer) -> None:
     environment = {
         **OFTEN,
         "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url,
@@ -98,7 +98,7 @@ def test_a_stop_does_not_wait_for_a_receiver_that_hangs(receiver: OtlpServer) ->
         assert wait_until(lambda: bool(receiver.headers))
         use(server)
         assert server.stop() == 0  # within 20 seconds; the receiver would take for ever
-        assert "the last export was given up" in server.log.read_text()
+        assert "gave up on the last export" in server.log.read_text()
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_reads_are_traced_on_the_fast_path_and_off_it(receiver: OtlpServer) -> N
 
 @pytest.mark.parametrize("kind", ["memlite", "memlite-file"])
 @pytest.mark.parametrize("transport", ["TCP", "UDP"])
-def test_traces_are_continued_whatever_is_sampled(
+def test_traces_are_continued_whatever_the_sampling(
     receiver: OtlpServer, kind: str, transport: str
 ) -> None:
     arguments = ("--otlp", receiver.url, "--trace-sample", "1/100000000", "-U", "-1")
@@ -202,7 +202,7 @@ def test_a_trace_is_continued_once_while_all_commands_are_observed(
     assert span.parent_span_id.hex() == "b7ad6b7169203331"
 
 
-def test_openmetrics_has_exemplars_of_what_was_traced(receiver: OtlpServer) -> None:
+def test_openmetrics_has_exemplars_of_traced_commands(receiver: OtlpServer) -> None:
     arguments = ("--otlp", receiver.url, "--trace-sample", "1/1", "--http", "0")
     with running("memlite", *arguments, environment=SELDOM) as server:
         use(server)
@@ -274,10 +274,10 @@ def test_requests_to_a_bucket_belong_to_the_command(receiver: OtlpServer) -> Non
         (["--otlp", "localhost:4318"], "such as http://localhost:4318"),
         (["--otlp", "env", "--trace-sample", "5"], "a share such as 1/100"),
         (["--otlp", "env", "--trace-sample", "1/0"], "a share such as 1/100"),
-        (["--trace-sample", "1/10"], "--otlp, which is not given"),
+        (["--trace-sample", "1/10"], "requires --otlp"),
     ],
 )
-def test_settings_that_cannot_be(arguments: list[str], text: str) -> None:
+def test_invalid_settings(arguments: list[str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         Server(load(arguments, {}).config, [])
 

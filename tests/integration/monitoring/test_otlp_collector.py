@@ -1,4 +1,4 @@
-"""What a server and a proxy export, by way of a Collector that others have written."""
+"""The export of a server and a proxy through a third-party Collector."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
 def metrics_of(received: OtlpServer, server: RunningServer) -> dict[str, Any]:
-    """Return the last metrics that came from a server, by name; empty before any have come."""
+    """Return the last metrics received from a server, by name; empty before the first ones."""
     found: dict[str, Any] = {}
     for request in list(received.metrics):
         for resource in request.resource_metrics:
@@ -31,7 +31,7 @@ def metrics_of(received: OtlpServer, server: RunningServer) -> dict[str, Any]:
 
 
 def value(received: OtlpServer, server: RunningServer, name: str, *labels: str) -> int:
-    """Return what a server's series was last; -1 for nothing."""
+    """Return the last value of a server's series; -1 if there is none."""
     metric = metrics_of(received, server).get(name)
     points = () if metric is None else getattr(metric, str(metric.WhichOneof("data"))).data_points
     return next(

@@ -70,7 +70,7 @@ def test_the_page_of_a_proxy(browser: Any) -> None:
             assert page.locator("#commands").inner_text().split("\n")[1:] == [
                 "get\thit\t10", "get\tmiss\t10", "store\tstored\t30",
             ]  # fmt: skip
-            # What a proxy lacks is not shown.
+            # Figures that a proxy does not have are hidden.
             for name in ("now-memory", "chart-memory", "chart-evictions", "store"):
                 assert page.locator(f"#{name}").is_hidden()
             page.get_by_role("button", name="waiting").click()
@@ -102,7 +102,7 @@ def test_a_move_of_keys_is_shown(browser: Any) -> None:
                 for number in range(600):
                     assert wire.ask(b"set key%d 0 0 1\r\nx\r\n" % number) == b"STORED\r\n"
             mover = here.begin("add", here.start("b", "memlite"), "--rate", "20")
-            wait_for_text(page, "move-phase", "Keys move: phase move")
+            wait_for_text(page, "move-phase", "Moving keys: phase move")
             page.wait_for_function(
                 "note => /^[1-9][0-9]* of [0-9]+ items/.test(note.textContent)",
                 arg=page.locator("#move-note").element_handle(),

@@ -168,7 +168,7 @@ def test_promtool_reads_the_metrics(front: RunningServer) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_a_node_that_stops_answering_and_one_that_is_gone() -> None:
+def test_a_node_that_stops_answering_and_a_killed_node() -> None:
     with (
         running("memlite") as one,
         running("memlite") as other,
@@ -198,12 +198,12 @@ def test_a_node_that_stops_answering_and_one_that_is_gone() -> None:
             said = json.loads(ask(front.http_port, "/api/now")[1])["proxy"]["nodes"]
             return [node["state"] for node in said if node["state"] == "up" or node["error"]]
 
-        # A busy machine may have the other one look down for a moment.
+        # On a busy machine, the other node may seem to be down for a moment.
         assert wait_until(lambda: states() == ["down", "up"])
         assert readiness(front)[0] == 503
 
 
-def test_a_node_that_others_stand_in_for() -> None:
+def test_a_down_node_that_is_replaced_by_replicas() -> None:
     with (
         running("memlite") as one,
         running("memlite") as other,
@@ -334,13 +334,13 @@ def test_what_a_proxy_process_imports(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--http-keys"], "--http-keys: is for --http, which is not given"),
-        (["--http-token-file", "x"], "--http-token-file: is for --http, which is not given"),
-        (["--http", "0", "--http-metric-names", "both"], "--http-metric-names is for servers"),
+        (["--http-keys"], "--http-keys: requires --http"),
+        (["--http-token-file", "x"], "--http-token-file: requires --http"),
+        (["--http", "0", "--http-metric-names", "both"], "-metric-names applies only to servers"),
         (["--http", "localhost"], "must end in a port"),
     ],
 )
-def test_settings_that_cannot_be(arguments: list[str], text: str) -> None:
+def test_invalid_settings(arguments: list[str], text: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "memlite", "proxy", "--nodes", "127.0.0.1:1", "-p", "0", *arguments],
         capture_output=True, text=True, timeout=120, check=False,

@@ -132,7 +132,7 @@ def test_a_proxy_keeps_the_address_of_a_client_that_leaves_before_its_reply(loop
             address, port = wire.sock.getsockname()[:2]
             node.pause()
             wire.send(b"get left\r\n")
-        # The proxy answers this one itself; by then it has seen the other end.
+        # The proxy answers the next request itself; by then it has seen the other client leave.
         assert wait_until(lambda: front.stats()["curr_connections"] == "1")
         node.process.send_signal(signal.SIGCONT)
         client = f"tcp:{address}:{port}"
@@ -140,7 +140,7 @@ def test_a_proxy_keeps_the_address_of_a_client_that_leaves_before_its_reply(loop
 
 
 def slow_clients(front: RunningServer) -> list[tuple[bytes, str]]:
-    """Return the first keys of slow requests, and whose they were."""
+    """Return the first keys of slow requests, and their clients."""
     stats = front.stats("slow")
     ranks = range(1, int(stats["slow:count"]) + 1)
     return [(stats[f"slow:{n}:key"].encode(), stats[f"slow:{n}:client"]) for n in ranks]
@@ -175,7 +175,7 @@ def test_slow_requests_of_a_proxy_are_watched(further: list[str]) -> None:
             assert b" cmd=touch keys=1 key=b " in second.line()
 
 
-def test_what_else_can_be_watched_at_a_proxy() -> None:
+def test_other_streams_that_can_be_watched_at_a_proxy() -> None:
     not_here = b"SERVER_ERROR not possible through a proxy; ask the nodes\r\n"
     with running("memlite") as node, proxy([node], "--slow-log", "1us") as front:
         for words in (b"", b" fetchers", b" slow mutations", b" evictions"):
@@ -201,7 +201,7 @@ def test_what_else_can_be_watched_at_a_proxy() -> None:
 
 
 @pytest.mark.slow
-def test_a_watcher_of_a_proxy_that_does_not_read_holds_nobody_up() -> None:
+def test_a_watcher_of_a_proxy_that_does_not_read_delays_no_other_client() -> None:
     with (
         running("memlite") as node,
         proxy([node], "--slow-log", "1us") as front,

@@ -107,7 +107,7 @@ def test_flushed_misses_and_reclaimed_items(memlite: RunningServer) -> None:
         expected = b"STORED\r\n" * 3 + b"OK\r\nEND\r\n" + b"STORED\r\n" * 3
         assert wire.exactly(len(expected)) == expected
         after = wire.stats()
-    # As in memcached, a set counts what it finds, too.
+    # As in memcached, a set also counts the item that it finds.
     assert int(after["get_flushed"]) - int(before["get_flushed"]) == 2
     assert int(after["reclaimed"]) - int(before["reclaimed"]) == 2
     assert int(after["cmd_flush"]) - int(before["cmd_flush"]) == 1

@@ -1,4 +1,4 @@
-"""Metrics of stores: how long requests took, which failed, and near caches."""
+"""Metrics of stores: durations of requests, failures, and near caches."""
 
 import http.client
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_a_bucket() -> None:
             emulator.faults.set(error_rates={503: 0.5})
 
             def failed() -> bool:
-                use(server)  # attempts fail, and are repeated
+                use(server)  # attempts fail and are repeated
                 return f'{OPERATIONS}{{operation="get",outcome="failed"}}' in metrics(server)
 
             assert wait_until(failed)

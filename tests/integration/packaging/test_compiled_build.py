@@ -39,7 +39,7 @@ LITTLE = """#include <Python.h>
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", NULL, -1, NULL};
 PyMODINIT_FUNC PyInit__native(void) { return PyModule_Create(&definition); }
 """
-# A pure build must not even look for these tools.
+# A pure build must not even look up these tools.
 WITHOUT_MYPY = "import sys; sys.modules['hatch_mypyc'] = sys.modules['mypy'] = None; "
 
 
@@ -92,7 +92,7 @@ def test_by_default_the_wheel_is_pure_and_needs_no_compiler(
 
 
 def with_little_c(checkout: Path) -> Path:
-    """Replace the sources in C, which take longest: the wheel compiled on request has them."""
+    """Replace the slow sources in C; the test of the wheel compiled on request builds them."""
     for source in (checkout / "memlite").rglob("_native.c"):
         source.write_text(LITTLE)
     return checkout
@@ -107,7 +107,7 @@ def extensions(wheel: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_the_wheel_is_compiled_on_request(checkout: Path) -> None:
-    """MEMLITE_TEST_WHEEL may name a wheel that has been built already, which takes a minute."""
+    """MEMLITE_TEST_WHEEL may name an existing wheel, as building one takes a minute."""
     pytest.importorskip("hatch_mypyc", reason="hatch-mypyc is not installed")
     built = os.environ.get("MEMLITE_TEST_WHEEL")
     wheel = Path(built) if built else compile_wheel(checkout)
@@ -118,7 +118,7 @@ def test_the_wheel_is_compiled_on_request(checkout: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_compiling_leaves_no_files(checkout: Path) -> None:
-    """Neither without a compiler, which is reported, nor with one; mypy looks at the files once."""
+    """Neither without a compiler, which is reported, nor with one; mypy runs only once."""
     pytest.importorskip("hatch_mypyc", reason="hatch-mypyc is not installed")
     project = with_little_c(checkout) / "pyproject.toml"
     all_of_it = project.read_text()
@@ -127,7 +127,7 @@ def test_compiling_leaves_no_files(checkout: Path) -> None:
     )
     assert few != all_of_it
     project.write_text(few)
-    # From here, mypy would go through all of the package.
+    # Through this file, mypy would follow imports to the whole package.
     (checkout / "memlite" / "__init__.py").write_text('__version__ = "0"\n')
     before = trace(checkout)
     variables = {"MEMLITE_COMPILED": "1", "CC": "/no/compiler"}
@@ -177,7 +177,7 @@ def test_build_requirements_equal_the_versions_in_the_test_environment(checkout:
 
 
 def pinned(required: Sequence[str]) -> list[str]:
-    """Return the requirements that the lock file of the tests has in exactly this version."""
+    """Return the requirements that the lock file of the tests pins to exactly this version."""
     lock = (ROOT / "requirements" / "test.txt").read_text()
     return [one for one in required if re.search(rf"^{re.escape(one)} ", lock, re.MULTILINE)]
 

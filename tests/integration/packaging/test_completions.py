@@ -1,4 +1,4 @@
-"""The completions and the man page: current, and what shells and man make of them."""
+"""The completions and the man page: up to date, and understood by shells and man."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ ZSH = SHARE / "zsh" / "site-functions" / "_memlite"
 FISH = SHARE / "fish" / "vendor_completions.d" / "memlite.fish"
 MAN = SHARE / "man" / "man1" / "memlite.1"
 
-# What is typed before the key, and what is offered: all of it.
+# The words typed before TAB, and all completions offered.
 CASES = [
     (["be"], {"bench"}),
     (["--near-cache"], {"--near-cache", "--near-cache-ttl"}),
@@ -80,7 +80,7 @@ def test_bash() -> None:
         typed = " ".join(f"'{word}'" for word in words)
         lines.append(f"COMP_WORDS=(memlite {typed}) COMP_CWORD={len(words)}")
         lines.append('_memlite; echo "${COMPREPLY[*]}"')
-    # How bash splits --durability=al.
+    # bash splits --durability=al like this.
     lines.append("COMP_WORDS=(memlite --durability = al) COMP_CWORD=3")
     lines.append('_memlite; echo "${COMPREPLY[*]}"')
     *offered, last = run("bash", "--norc", "-c", "\n".join(lines)).splitlines()
@@ -103,7 +103,7 @@ def test_fish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == [expected for _, expected in CASES]
 
 
-# zsh shows several words as a list, which is hard to read: one for each.
+# zsh shows several words as a list, which is hard to parse: each case has one completion.
 ZSH_CASES = [
     ("memlite be", "memlite bench "),
     ("memlite --dura", "memlite --durability="),
@@ -119,7 +119,7 @@ ZSH_CASES = [
     ("memlite shell localhost inc", "memlite shell localhost incr "),
 ]
 
-# A key of its own prints what is on the line.
+# A dedicated key prints the current line.
 ZSH_SETUP = """\
 PS1= PS2= RPS1=; unsetopt prompt_cr prompt_sp
 fpath=({folder} $fpath); autoload -Uz compinit; compinit -u -D

@@ -1,4 +1,4 @@
-"""``scripts/lib/environment.sh``: what is installed already is not installed again."""
+"""``scripts/lib/environment.sh`` does not install packages again."""
 
 import re
 import shutil
@@ -23,7 +23,7 @@ def test_the_lock_file_of_the_tests_contains_all_others(name: str) -> None:
     assert locked(name) <= locked("test")
 
 
-# Stands in for the interpreters: it runs nothing, and installs nothing.
+# Stands in for the interpreters: runs nothing, and installs nothing.
 STANDIN = '#!/bin/sh\n[ "$1" = -c ] || echo "$@"\n'
 
 
@@ -62,7 +62,7 @@ def test_an_environment_is_installed_once(checkout: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_environment_for_tests_is_one_for_all_scripts(checkout: Path, name: str) -> None:
+def test_all_scripts_can_use_an_environment_for_tests(checkout: Path, name: str) -> None:
     run(checkout, "environment test")
     then = run(checkout, f"environment {name}")
     assert then.stdout == then.stderr == ""
@@ -71,8 +71,8 @@ def test_an_environment_for_tests_is_one_for_all_scripts(checkout: Path, name: s
     assert "Installing" in run(checkout, f"environment {name}").stderr
 
 
-def test_an_environment_without_pip_is_made_anew(checkout: Path) -> None:
-    """It is what is left if its creation failed, or was interrupted."""
+def test_an_environment_without_pip_is_recreated(checkout: Path) -> None:
+    """A failed or interrupted creation leaves such an environment."""
     maker = checkout / "python"
     maker.write_text(
         STANDIN + '[ "$2" != venv ] || { mkdir -p .venv/bin && cp "$0" .venv/bin/python; }\n'
@@ -87,5 +87,5 @@ def test_an_environment_without_pip_is_made_anew(checkout: Path) -> None:
 
 
 def test_an_environment_that_works_is_kept(checkout: Path) -> None:
-    """`python3` may be another one by now."""
+    """`python3` may be a different version by now."""
     assert "-m venv" not in run(checkout, "environment serve").stdout

@@ -21,7 +21,7 @@ pytestmark = [
         reason="the tests run on an installed wheel, without a checkout",
     ),
 ]
-# What a project installs to use the fixtures, with dependencies.
+# The packages that a project needs to use the fixtures, with dependencies.
 INSTALLED = (
     "pytest", "pluggy", "iniconfig", "packaging", "pygments", "pytest-xdist", "execnet",
     "pymemcache", "uvloop", "orjson",
@@ -60,7 +60,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the interpreter of an environment with memlite, installed, and the packages above."""
+    """Return the interpreter of an environment with memlite and the packages above installed."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, symlinks=True)
     (packages,) = folder.glob("lib/python*/site-packages")
@@ -112,7 +112,7 @@ def test_a_small_project(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_small_project_in_parallel(run: Run, tmp_path: Path) -> None:
-    """Each worker has a server of its own, and with a file backend a file of its own."""
+    """Each worker has its own server, and with a file backend its own file."""
     ini = "memlite_backend = file://{tmp}/cache.json\n"
     assert passed(run("-n", "2", "--dist", "each", ini=ini, test_it=PROJECT), 10)
     assert len(list((tmp_path / "seen").iterdir())) == 2

@@ -1,4 +1,4 @@
-"""``scripts/lib/testing.sh``: which failures of tests are failures of a run."""
+"""``scripts/lib/testing.sh``: which test failures make a run fail."""
 
 import fcntl
 import re
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 PASSES = "def test_passes():\n    pass\n"
 FAILS = "def test_fails():\n    assert False\n"
-# Three that fail the first time that they run.
+# Three tests that fail in their first run.
 FAIL_ONCE = """
 import pathlib, pytest
 
@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, tests: str, retries: int, **variables: str) -> tuple[int, str]:
-    """Run tests; return the exit code, and what was printed before it."""
+    """Run tests; return the exit code and the output."""
     (folder / "test_it.py").write_text(tests)
     program = (
         f'. "{ROOT}/scripts/lib/testing.sh"; code=0; run_tests "{sys.executable}" all || code=$?;'
@@ -71,13 +71,13 @@ def run(folder: Path, tests: str, retries: int, **variables: str) -> tuple[int, 
     return done.returncode, done.stdout
 
 
-def test_what_fails_once_is_named_and_is_no_failure(folder: Path) -> None:
+def test_a_test_that_fails_once_is_named_but_does_not_fail_the_run(folder: Path) -> None:
     code, shown = run(folder, PASSES + FAIL_ONCE, retries=2)
     assert code == 0, shown
     sums, *named = shown.splitlines()[-4:]
     assert sums == "4 passed, 0 failed, 0 skipped"
     assert sorted(named) == [
-        f"failed, and passed when it ran again: test_it.py::test_{name}"
+        f"failed, then passed when rerun: test_it.py::test_{name}"
         for name in ("alone", "beside_others[a]", 'beside_others[b \\"c\\"]')
     ]
 
@@ -86,18 +86,18 @@ def test_what_fails_once_is_named_and_is_no_failure(folder: Path) -> None:
     ("tests", "retries", "sums"),
     [
         (PASSES + FAIL_ONCE, 0, "1 passed, 3 failed, 0 skipped"),
-        (PASSES + FAIL_ONCE, 1, "2 passed, 2 failed, 0 skipped"),  # one alone
+        (PASSES + FAIL_ONCE, 1, "2 passed, 2 failed, 0 skipped"),  # retries test_alone
         (PASSES + FAILS, 1, "1 passed, 1 failed, 0 skipped"),
     ],
 )
-def test_a_failure_is_one(folder: Path, tests: str, retries: int, sums: str) -> None:
+def test_failures_fail_the_run(folder: Path, tests: str, retries: int, sums: str) -> None:
     code, shown = run(folder, tests, retries)
     assert code == 1, shown
     assert sums in shown.splitlines(), shown
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="locks are listed in /proc")
-def test_what_runs_alone_waits_for_other_runs(folder: Path) -> None:
+def test_a_test_that_runs_alone_waits_for_other_runs(folder: Path) -> None:
     lock = folder / "lock"
     lock.touch()
     waiting = re.compile(rf"-> FLOCK .* WRITE \d+ \S+:{lock.stat().st_ino} ")

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.paths import ROOT
 
-# Stands in for Python: it prints where modules come from and what it runs, and makes the wheel that
-# pip would.
+# Stands in for Python: prints the location of modules and the command it would run, and creates the
+# wheel in place of pip.
 STANDIN = """#!/bin/sh
 case "$*" in
     *get_path*) echo "$INCLUDE" ;;
@@ -77,7 +77,7 @@ def test_it_is_built_once_until_sources_change(checkout: Path) -> None:
     third = serve(checkout, "--compiled")
     assert len(builds(checkout)) == 2
     assert third.stdout != second.stdout
-    # A server may still run from the first.
+    # A server may still be running from the first build.
     assert {str(one) for one in (checkout / ".venv").glob("compil*")} == {
         run.stdout.splitlines()[-1].partition("|")[0] for run in (first, third)
     }

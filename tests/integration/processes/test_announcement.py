@@ -1,4 +1,4 @@
-"""At a terminal the server says where it serves and how to stop it."""
+"""At a terminal, the server prints its address and how to stop it."""
 
 import os
 import pty
@@ -20,7 +20,7 @@ def test_a_terminal_is_told_where_it_serves() -> None:
             shown += os.read(ours, 1000)
         server.send_signal(signal.SIGINT)
     os.close(ours)
-    pattern = rb"memlite: serving memory:// on tcp:127\.0\.0\.1:\d+; stop it with Ctrl\+C\r\n"
+    pattern = rb"memlite: serving memory:// on tcp:127\.0\.0\.1:\d+; press Ctrl\+C to stop\r\n"
     assert re.fullmatch(pattern, shown)
 
 

@@ -71,7 +71,7 @@ def test_two_servers_share_only_the_loop(run: Run) -> None:
 
 
 def as_frozen(before: int) -> bool:
-    """Return whether nothing was frozen or released since; a few may have been freed."""
+    """Return whether no objects were frozen or released since; a few may have been freed."""
     return 0.9 * before <= gc.get_freeze_count() <= before
 
 

@@ -1,4 +1,4 @@
-"""Whether commands are carried out in C, as a server says and as it can be told."""
+"""Execution of commands in C: what the log says, and how to turn it off."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import pytest
 from memlite.server.execution import runner
 from tests.support.servers import running
 
-IN_C = "most commands are carried out in C"
+IN_C = "running most commands in C"
 
 
 def test_the_log_says_that_commands_are_carried_out_in_c():
@@ -19,7 +19,7 @@ def test_the_log_says_that_commands_are_carried_out_in_c():
 
 @pytest.mark.parametrize("kind", ["memlite-asyncio", "memlite-file"])
 def test_other_servers_do_not_say_it(kind):
-    # That on asyncio has MEMLITE_NO_EXTENSIONS, so that the tests of all servers pass through both.
+    # The asyncio server has MEMLITE_NO_EXTENSIONS set, so that tests of all servers cover both.
     with running(kind, "-v") as server:
         assert IN_C not in Path(server.log).read_text()
 

@@ -20,7 +20,7 @@ WRONG = b"set x 0 0 7\r\nfoo bad\r\n"
 
 
 def fail(server: RunningServer, times: int) -> None:
-    """Have a client send a wrong password, and then others do so, too."""
+    """Send a wrong password from several clients in turn."""
     for _ in range(times):
         with server.connect() as wire:
             assert wire.ask(WRONG) == FAILURE
@@ -79,7 +79,7 @@ def ended(*arguments: str, **variables: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_why_it_does_not_start_is_an_object_too(tmp_path: Path, start: Start) -> None:
+def test_the_reason_for_a_failed_start_is_an_object_too(tmp_path: Path, start: Start) -> None:
     file = tmp_path / "memlite.toml"
     file.write_text('log-format = "json"\nmemory-limit = 0\n')
     taken = f"127.0.0.1:{start().port}"
@@ -105,7 +105,7 @@ def test_why_it_does_not_start_is_an_object_too(tmp_path: Path, start: Start) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["memlite", "proxy"])
-def test_the_count_is_told_while_it_runs(tmp_path: Path, kind: str) -> None:
+def test_the_count_is_logged_while_it_runs(tmp_path: Path, kind: str) -> None:
     secured = ("-v", "-Y", str(write_users(tmp_path, USERS)))
     with running("memlite", *(secured if kind == "memlite" else ())) as node:
         if kind == "memlite":
@@ -117,7 +117,7 @@ def test_the_count_is_told_while_it_runs(tmp_path: Path, kind: str) -> None:
             assert wait_until(lambda: "(and 2 more like this" in front.log.read_text())
 
 
-def test_what_ends_a_program_is_an_object_too() -> None:
+def test_a_crash_is_an_object_too() -> None:
     program = "from memlite.core import logs; logs.configure(30, 'json'); raise ValueError('why')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     (line,) = done.stderr.splitlines()

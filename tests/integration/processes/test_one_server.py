@@ -1,6 +1,6 @@
-"""Several workers behind one port act as one server (``-t``): whichever of them a client talks to.
+"""Several workers behind one port act as one server (``-t``), whichever worker a client talks to.
 
-Commands are sent to one worker, and what they do is seen at the others.
+Commands are sent to one worker, and their effects are checked at the others.
 """
 
 import contextlib
@@ -33,8 +33,8 @@ def wires(server: RunningServer) -> Iterator[list[Wire]]:
             found.setdefault(wire.stats("workers")["answering"], wire)
         wires = [found[str(number)] for number in range(WORKERS)]
         assert wires[0].ask(b"flush_all\r\n") == b"OK\r\n"
-        assert wires[0].ask(b"stats detail off\r\n") == b"OK\r\n"  # in whatever order tests run
-        wires[0].ask(b"lru_crawler enable\r\n")  # an error if it is
+        assert wires[0].ask(b"stats detail off\r\n") == b"OK\r\n"  # tests may run in any order
+        wires[0].ask(b"lru_crawler enable\r\n")  # an error if it is enabled already
         assert wires[0].ask(b"stats reset\r\n") == b"RESET\r\n"
         yield wires
 
@@ -63,7 +63,7 @@ def test_a_command_to_one_worker_is_seen_at_all_of_them(wires: list[Wire], comma
     assert [wire.stats(group)[name] for wire in wires] == [value] * WORKERS
 
 
-def test_counts_are_those_of_the_server_whoever_is_asked(wires: list[Wire]) -> None:
+def test_every_worker_reports_the_counts_of_the_server(wires: list[Wire]) -> None:
     for number, wire in enumerate(wires):
         assert wire.ask(b"set k%d 0 0 1\r\nx\r\n" % number) == b"STORED\r\n"
     for wire in wires:
@@ -154,7 +154,7 @@ EVICTED = re.compile(
 )
 
 
-def test_a_watcher_is_sent_what_any_worker_evicts(wires: list[Wire]) -> None:
+def test_a_watcher_is_sent_evictions_by_any_worker(wires: list[Wire]) -> None:
     watcher, others = wires[0], wires[1:]
     assert watcher.ask(b"watch evictions\r\n") == b"OK\r\n"
     value, count = b"x" * 200_000, 600
@@ -204,7 +204,7 @@ def test_keys_and_prefixes_are_counted_over_all_workers(wires: list[Wire]) -> No
 
 def test_hot_keys_are_those_of_all_workers(wires: list[Wire]) -> None:
     assert wires[0].ask(b"set hot 0 0 1\r\nx\r\n") == b"STORED\r\n"
-    # Among so many reads each worker samples one at least, which stands for 256.
+    # Of so many reads, each worker samples at least one, which counts for 256.
     for wire in wires:
         for _ in range(512):
             get(wire, b"hot")
@@ -244,7 +244,7 @@ def test_one_dump_is_sent_at_a_time(server: RunningServer, wires: list[Wire]) ->
     with server.connect() as slow:
         slow.send(b"lru_crawler metadump all\r\n")
         assert slow.line() == b"OK\r\n"
-        # It does not read on, and there is more than sockets hold.
+        # The client stops reading, and there is more than the sockets hold.
         for wire in wires:
             assert wire.ask(b"lru_crawler mgdump all\r\n").startswith(b"BUSY ")
             assert wire.stats()["lru_crawler_running"] == "1"
@@ -268,7 +268,7 @@ def test_connections_have_one_limit(server: RunningServer, wires: list[Wire]) ->
 
 
 @pytest.mark.parametrize("command", [b"mg k T-1 v", b"mg k T-1 s k", b"gat -1 k", b"touch k -1"])
-def test_what_expires_when_it_is_read_has_been_read(wires: list[Wire], command: bytes) -> None:
+def test_items_that_expire_when_read_count_as_read(wires: list[Wire], command: bytes) -> None:
     wires[0].ask(b"set k 0 0 1\r\nx\r\n")
     wires[1].send(command + b"\r\nmn\r\n")
     assert not wires[1].until(b"MN\r\n").startswith(b"EN")

@@ -32,7 +32,7 @@ Start = Callable[..., RunningServer]
     ("arguments", "says"),
     [
         (["--backend", "foo://x"], "--backend: unknown scheme 'foo'"),
-        (["--backend", "file:///no/a.json"], "there is no folder /no; make it with: mkdir -p /no"),
+        (["--backend", "file:///no/a.json"], "directory /no does not exist; create it with: mkdir"),
         (["-q"], "option -q not recognized"),
         (["--conn-limits", "5"], "--conn-limits not recognized, did you mean --conn-limit?"),
         (["-c"], "option -c requires argument"),
@@ -57,7 +57,7 @@ Start = Callable[..., RunningServer]
         ),
         (
             ["-l", "notls:127.0.0.1"],
-            "-l: 'notls' in 'notls:127.0.0.1' is only for servers with TLS",
+            "-l: 'notls' in 'notls:127.0.0.1' requires TLS (-Z)",
         ),
         (["-Y", "/nowhere/users"], "-Y: /nowhere/users: No such file or directory"),
         (["--config", "/nowhere/memlite.toml"], "/nowhere/memlite.toml: No such file"),
@@ -90,7 +90,7 @@ def test_refuses_to_start_on_a_port_in_use(memlite: RunningServer) -> None:
 def test_a_wrong_setting_is_reported_before_a_port_in_use(memlite: RunningServer) -> None:
     result = run_forked("-l", "127.0.0.1", "-p", str(memlite.port), "--backend", "gs://B")
     assert result.returncode == 64
-    assert "not the name of a bucket" in result.stderr
+    assert "invalid bucket name" in result.stderr
 
 
 SERVICE_LINKS = {
@@ -107,8 +107,8 @@ SERVICE_LINKS = {
 }
 
 
-def test_the_variables_of_a_kubernetes_service_are_no_settings() -> None:
-    """They are set in each pod if a Service is called memlite."""
+def test_the_variables_of_a_kubernetes_service_are_not_settings() -> None:
+    """Kubernetes sets them in each pod if a Service is called memlite."""
     result = run_forked("-l", "127.0.0.1", "-p", "0", "-u", "no-such-user", **SERVICE_LINKS)
     assert result.stderr == (
         "memlite: warning: MEMLITE_PORT=tcp://10.0.0.1:11211 describes a Kubernetes Service and is "
@@ -376,7 +376,7 @@ def test_a_stale_unix_socket_is_replaced_and_a_live_one_is_not(tmp_path: Path) -
         assert wait_until(answers)
         second = run("-s", str(path))
         assert second.returncode == 71
-        assert "another server listens there" in second.stderr
+        assert "another server is already listening there" in second.stderr
         assert answers()
         process.kill()  # SIGKILL leaves the socket file behind
         process.wait()
@@ -390,7 +390,7 @@ def test_a_stale_unix_socket_is_replaced_and_a_live_one_is_not(tmp_path: Path) -
     path.write_text("precious")
     third = run("-s", str(path))
     assert third.returncode == 71
-    assert "a file of another kind is there" in third.stderr
+    assert "the file exists and is not a socket" in third.stderr
     assert path.read_text() == "precious"
 
 

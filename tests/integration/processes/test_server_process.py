@@ -63,7 +63,7 @@ def test_the_backend_is_open_when_it_is_ready(tmp_path: Path) -> None:
     ("arguments", "code", "message"),
     [
         (["-m", "0"], 64, "memlite: -m: must be at least 1, not 0"),
-        (["--backend", "file:///nowhere/cache.json"], 71, "there is no folder /nowhere"),
+        (["--backend", "file:///nowhere/cache.json"], 71, "directory /nowhere"),
     ],
 )
 def test_a_failed_start_shows_the_servers_messages(

@@ -95,10 +95,10 @@ def test_a_server_that_gives_up_root_imports_everything_before(start: Start, kin
     server = start("-u", "nobody", "--debug-commands", kind=kind, environment=log)
     before = imported(server)
     for request, end in (
-        # All are for one key, which thus has all samples.
+        # All requests are for one key, which therefore has all samples.
         (b"set a 0 0 1\r\n1\r\nget a\r\nmg a v\r\ndelete a\r\n", b"DELETED\r\n"),
-        # This many requests contain a sampled one for certain: one of 511 reads, and a read has 20
-        # commands.
+        # So many requests certainly contain a sampled one: one read in 511 is sampled, and a read
+        # has 20 commands.
         (b"get a\r\n" * 10_300 + b"stats hotkeys\r\n", b"share 100.00\r\nEND\r\n"),
         (b"set a 0 0 1\r\n1\r\n", b"STORED\r\n"),
         *((b"stats %b\r\n" % group, b"END\r\n") for group in (b"", b"settings", b"conns")),

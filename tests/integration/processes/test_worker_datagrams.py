@@ -99,7 +99,7 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("flood", FLOODS)
-def test_a_flood_of_what_all_take_part_in_is_dropped(
+def test_a_flood_of_requests_that_involve_all_workers_is_dropped(
     server: RunningServer, wires: list[Wire], flood: str
 ) -> None:
     count = 2000
@@ -119,11 +119,11 @@ def test_a_few_administrative_datagrams_are_served(server: RunningServer) -> Non
     with Datagrams(server) as client:
         for _ in range(AT_ONCE - 1):
             assert client.ask(b"stats udp\r\n").startswith(b"STAT ")
-        for _ in range(3 * AT_ONCE):  # which is no burden
+        for _ in range(3 * AT_ONCE):  # which costs little
             assert client.ask(b"version\r\n").startswith(b"VERSION ")
 
 
-def test_a_stop_ends_all_that_read_the_socket(server: RunningServer) -> None:
+def test_a_stop_ends_all_readers_of_the_socket(server: RunningServer) -> None:
     with Datagrams(server) as client:
         assert client.ask(b"set a 0 0 1\r\nx\r\n") == b"STORED\r\n"
     assert server.stop() == 0

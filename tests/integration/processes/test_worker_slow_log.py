@@ -53,7 +53,7 @@ def test_slow_commands_of_all_workers_are_listed_in_their_order(wires: list[Wire
     assert (sets(stats), stats["slow:count"]) == ([], "1")
 
 
-def test_the_last_commands_are_listed_whoever_has_carried_them_out(wires: list[Wire]) -> None:
+def test_the_last_commands_are_listed_whichever_worker_ran_them(wires: list[Wire]) -> None:
     for number in range(200):
         store(wires[number % WORKERS], b"k%d" % number)
     expected = [f"k{number}" for number in reversed(range(200))]
@@ -68,12 +68,12 @@ def test_a_watcher_is_sent_the_slow_commands_of_all_workers(wires: list[Wire]) -
     assert watcher.ask(b"watch slow\r\n") == b"OK\r\n"
     store(second, b"elsewhere")
     line = watcher.line()
-    while b"cmd=set" not in line:  # that of ``watch`` itself comes first
+    while b"cmd=set" not in line:  # the line of ``watch`` itself comes first
         line = watcher.line()
     assert b" key=elsewhere " in line
 
 
-def test_what_was_counted_outlives_the_worker_that_did(wires: list[Wire]) -> None:
+def test_counts_outlive_the_worker_that_counted(wires: list[Wire]) -> None:
     first, second = wires
     for number in range(20):
         store(second, b"k%d" % number)

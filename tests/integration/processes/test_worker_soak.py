@@ -1,6 +1,6 @@
-"""Several workers (``-t``) for some time, with connections that come and go.
+"""Several workers (``-t``) under load, with connections that come and go.
 
-``MEMLITE_TEST_SOAK_SECONDS`` is how long: 600 before a release.
+``MEMLITE_TEST_SOAK_SECONDS`` is the duration: 600 before a release.
 """
 
 import asyncio
@@ -98,7 +98,7 @@ def processes(server: RunningServer) -> list[int]:
 
 
 def private_bytes(pid: int) -> int:
-    """Return the memory that belongs to a process alone, which the mapping does not."""
+    """Return the private memory of a process, which excludes the mapping."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     sizes = {line.split()[0]: line.split()[1] for line in lines[1:]}
     return 1024 * int(sizes["Private_Dirty:"])

@@ -100,7 +100,7 @@ CHANGES: dict[str, tuple[bytes, bytes, bytes | None]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_one_worker_has_changed_the_others_show(wires: list[Wire], name: str) -> None:
+def test_changes_by_one_worker_are_visible_at_the_others(wires: list[Wire], name: str) -> None:
     request, reply, value = CHANGES[name]
     for writer, reader in (wires, wires[::-1]):
         for _ in range(3):
@@ -168,7 +168,7 @@ def test_counters_are_exact_and_one_of_several_wins(wires: list[Wire]) -> None:
 
 
 class Reading:
-    """What has been shown of a number that only grows, to whichever client."""
+    """The highest value of an increasing number shown to any client, and violations."""
 
     def __init__(self) -> None:
         self.floor = 0
@@ -217,7 +217,7 @@ def test_no_client_is_shown_an_older_value_after_a_newer_one(
 
 
 def test_a_worker_is_killed_while_it_changes_items(server: RunningServer) -> None:
-    """Each change that was acknowledged counts; one that was not may count or not."""
+    """Each acknowledged change counts; an unacknowledged one may or may not count."""
     reading, stop = Reading(), threading.Event()
     known = unknown = 0
     with one_each(server) as (first, _):
@@ -270,7 +270,7 @@ def test_statistics_are_of_all_workers(wires: list[Wire]) -> None:
         assert int(backend[asked]) >= int(before[asked]) + WORKERS
         if "near_limit" in backend:
             assert 7 << 20 < int(backend["near_limit"]) <= 8 << 20
-        if "near_limit" in backend and asked != "commands":  # Valkey tells of these changes, too
+        if "near_limit" in backend and asked != "commands":  # Valkey reports these changes, too
             assert (stats["curr_items"], backend["near_items"]) == ("2", "2")
     wires[1].send(b"lru_crawler metadump all\r\n")
     dump = wires[1].until(b"END\r\n")
@@ -298,7 +298,7 @@ def test_a_worker_that_is_replaced_waits_for_the_store() -> None:
             victim = pids(first)[1]
             os.kill(victim, signal.SIGKILL)
             assert second.rest() == b""
-            assert wait_until(lambda: "waits for the store" in server.log.read_text())
+            assert wait_until(lambda: "waiting for the store" in server.log.read_text())
             assert first.ask(b"set k 0 0 1\r\nx\r\n").startswith(b"SERVER_ERROR")
             one.restart()
             assert wait_until(lambda: pids(first)[1] not in (0, victim))
@@ -315,5 +315,5 @@ def test_a_worker_that_waits_for_the_store_does_not_hold_up_a_stop() -> None:
             with one_each(server) as (first, _):
                 one.kill()
                 os.kill(pids(first)[1], signal.SIGKILL)
-                assert wait_until(lambda: "waits for the store" in server.log.read_text())
+                assert wait_until(lambda: "waiting for the store" in server.log.read_text())
             assert server.stop() == 0

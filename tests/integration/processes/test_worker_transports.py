@@ -67,7 +67,7 @@ def test_certificates_are_read_again_by_all(by_signal: bool, tmp_path: Path) -> 
     with running("memlite", "-t", "2", *served.flags, tls=client_context(served.ca)) as server:
 
         def shown() -> dict[str, str]:
-            # Usually two are enough; a worker that still has a connection before gets fewer.
+            # Usually two are enough; a worker that still has an earlier connection gets fewer.
             with ExitStack() as open_ones:
                 found: dict[str, str] = {}
                 for _ in range(20):
@@ -125,8 +125,8 @@ def test_a_daemon_is_ready_when_its_parent_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--backend", "file://{}/cache.json"], "only memory://, gs:// and valkey:// have several"),
-        (["--near-cache", "8m"], "a near cache is shared in front of gs:// and valkey:// only"),
+        (["--backend", "file://{}/cache.json"], "only memory://, gs:// and valkey:// support"),
+        (["--near-cache", "8m"], "--near-cache with several workers requires gs:// or valkey://"),
     ],
 )
 def test_settings_that_several_workers_cannot_have_are_served_by_one(
@@ -134,7 +134,7 @@ def test_settings_that_several_workers_cannot_have_are_served_by_one(
 ) -> None:
     given = [one.format(tmp_path) for one in arguments]
     with running("memlite", "-t", "2", *given) as server:
-        assert f"-t: one worker serves; {why}" in server.log.read_text()
+        assert f"-t: using one worker: {why}" in server.log.read_text()
         with server.connect() as wire:
             assert wire.stats()["threads"] == "1"
             assert "1:pid" not in wire.stats("workers")
@@ -143,7 +143,7 @@ def test_settings_that_several_workers_cannot_have_are_served_by_one(
 def test_more_memory_than_there_is_is_an_error_at_start() -> None:
     done = run_forked("-t", "2", "-p", "0", "-m", "100000000")
     assert done.returncode == 71
-    assert done.stderr.startswith("memlite: -m: 100000000 MiB are more than the ")
+    assert done.stderr.startswith("memlite: -m: 100000000 MiB exceeds the ")
     done = run_forked("-t", "40", "-p", "0", "-m", "8")
     assert done.returncode == 64
     assert "memlite: -t: 40 workers and items of 1048576 bytes (-I) need at least -m" in done.stderr

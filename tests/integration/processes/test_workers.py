@@ -23,7 +23,7 @@ def server() -> Iterator[RunningServer]:
 
 @contextlib.contextmanager
 def one_each(server: RunningServer) -> Iterator[dict[int, Wire]]:
-    """Connect to each worker; connections are given to them in turn."""
+    """Connect to each worker; workers get connections in turn."""
     with contextlib.ExitStack() as stack:
         wires = [stack.enter_context(server.connect()) for _ in range(WORKERS)]
         yield {pid_behind(wire): wire for wire in wires}
@@ -36,10 +36,10 @@ def pid_behind(wire: Wire) -> int:
 
 
 def is_replaced(server: RunningServer, victim: int) -> bool:
-    """Return whether there are as many workers as before, and another instead of `victim`."""
+    """Return whether there are as many workers as before, with a new one in place of `victim`."""
     with contextlib.suppress(OSError, AssertionError), one_each(server) as wires:
         return len(wires) == WORKERS and victim not in wires
-    return False  # one of the connections was given to it before its end was noticed
+    return False  # the victim got one of the connections before its end was noticed
 
 
 def test_each_worker_gets_connections_and_serves_what_others_stored(server: RunningServer) -> None:
@@ -188,6 +188,6 @@ def test_the_limit_is_lowered_and_raised_again(server: RunningServer) -> None:
         for number in range(400):
             assert first.ask(b"set m%d 0 0 100000\r\n%b\r\n" % (number, body)) == b"STORED\r\n"
         assert int(second.stats()["curr_items"]) > 350
-        for wrong in (b"65", b"8"):  # more than at the start; too little for three workers
+        for wrong in (b"65", b"8"):  # more than at the start, but too little for three workers
             reply = first.ask(b"cache_memlimit " + wrong + b"\r\n")
             assert reply.startswith(b"MEMLIMIT_ADJUST_FAILED")

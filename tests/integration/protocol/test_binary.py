@@ -41,7 +41,7 @@ class Case:
     request: bytes
     replies: list[Reply]
     only: str = ""  # the kind of server, for deliberate differences
-    since: tuple[int, ...] = ()  # the first version of memcached that gives this reply
+    since: tuple[int, ...] = ()  # the first version of memcached with this reply
 
 
 def ok(opcode: int, value: bytes = b"", cas: int = 0) -> Reply:
@@ -76,7 +76,7 @@ ENDED = failed(Opcode.NOOP, Status.INVALID, INVALID)
 
 CASES = [
     Case(NOOP, [DONE]),
-    # Retrieval: quiet variants answer hits, and the opcode in a reply is that of the request.
+    # Retrieval: quiet variants reply to hits; the opcode of a reply is that of the request.
     *(
         Case(
             SET_A + packet(one, b"a") + packet(one, b"no") + NOOP,
@@ -150,7 +150,7 @@ CASES = [
             hit(Opcode.GET, b"0123", 5),
         ],
     ),
-    # Cas uniques: with one, set, add and replace only replace the item that has it.
+    # Cas uniques: given one, set, add and replace only replace the item that has it.
     *(
         Case(
             store(one, b"a", b"2", cas=2**63) + SET_A + store(one, b"a", b"2", cas=2**63) + GET_A,
@@ -442,7 +442,7 @@ def test_a_cas_unique_is_valid_once(server: RunningServer) -> None:
     assert (counted.number, late.status) == (21, Status.EXISTS)
     touched, shown = ask(server, touch(Opcode.GAT, b"c", 100) + packet(Opcode.GET, b"c"))
     assert touched.cas == shown.cas
-    # On backends with versions a new expiry is a new version.
+    # On backends with versions, a new expiry creates a new version.
     if server.kind not in ("memlite-file", "memlite-near"):
         assert shown.cas == counted.cas
     late, gone = ask(
@@ -508,8 +508,8 @@ def test_a_binary_key_cannot_forge_lines_of_a_dump(memlite: RunningServer) -> No
     ask(memlite, packet(Opcode.STAT, b"detail off"))
 
 
-# Counters of what the preceding flush removed are left out: memcached flushes with a resolution of
-# one second.
+# Counters of items removed by the preceding flush are left out: memcached flushes with a resolution
+# of one second.
 COUNTED = (
     "cmd_get", "cmd_set", "cmd_touch", "cmd_flush", "get_hits", "get_misses", "delete_hits",
     "delete_misses", "incr_hits", "incr_misses", "decr_hits", "decr_misses", "cas_hits",
@@ -519,7 +519,7 @@ COUNTED = (
 
 @needs_memcached
 def test_counters_equal_memcacheds(start: Start) -> None:
-    """Each command counts what memcached counts for it."""
+    """Each command changes the same counters as in memcached."""
     servers = [start(), start(kind="memcached")]
     different = []
     for number, case in enumerate(CASES):
@@ -597,7 +597,7 @@ def test_the_protocol_can_be_fixed(start: Start, kind: str) -> None:
     text = start("-B", "ascii", kind=kind)
     assert text.ask(b"get a\r\n") == b"END\r\n"
     if kind != "memcached" or memcached_version() >= (1, 6, 45):
-        # Its second byte is a line feed, so its first one is a line.
+        # Its second byte is a line feed, so its first byte is a line.
         assert text.ask(NOOP) == b"CLIENT_ERROR bad command line format\r\n"
 
 

@@ -1,4 +1,4 @@
-"""Large values, which are read directly into the memory of the new item."""
+"""Large values, which the server reads directly into the memory of the new item."""
 
 import random
 import signal
@@ -74,7 +74,7 @@ def test_small_commands_between_large_sets(start: Start, kind: str) -> None:
         replies += [b"STORED\r\n", block(key, value), b"END\r\nTOUCHED\r\n"]
     sent, expected = b"".join(requests), b"".join(replies)
     with server.connect() as wire:
-        # A thread reads the replies. Otherwise both sides would wait for the other one to read.
+        # A thread reads the replies. Otherwise, each side would wait for the other to read.
         sender = threading.Thread(target=wire.send, args=(sent,))
         sender.start()
         assert wire.exactly(len(expected)) == expected
@@ -192,7 +192,7 @@ def test_memory_for_announced_values_is_bounded(start: Start) -> None:
     finally:
         for wire in crowd:
             wire.sock.close()
-    # All announced values are gone: the next large set is read like the first.
+    # All announced values have been freed: the next large set is read like the first.
     with server.connect() as wire:
         wire.send(set_line(b"kept", len(value)) + value + b"\r\n")
         assert wire.line() == b"STORED\r\n"
@@ -215,13 +215,13 @@ def fill(wire: Wire, uses: int) -> None:
             pass
 
 
-# Each loop and each policy once: neither knows of the other.
+# Each loop and each policy once: they are independent of each other.
 @pytest.mark.parametrize(
     ("kind", "policy"),
     [("memlite", "s3fifo"), pytest.param("memlite-asyncio", "lru", marks=pytest.mark.slow)],
 )
 def test_large_values_displace_small_ones_in_use(start: Start, kind: str, policy: str) -> None:
-    """Each large value waits until there is room for it, on however many connections."""
+    """Each large value waits until there is room for it, on any number of connections."""
     server = start("-m", str(LIMIT), "--eviction", policy, kind=kind)
     with server.connect() as wire:
         fill(wire, 3)
@@ -254,8 +254,8 @@ def test_a_graceful_stop_waits_for_the_rest(start: Start) -> None:
     end_in_the_middle(start(), signal.SIGUSR1)
 
 
-@patiently  # it has a second to arrive
-def test_a_normal_stop_waits_for_it_too(start: Start) -> None:
+@patiently  # the rest has a second to arrive
+def test_a_normal_stop_waits_for_the_rest_too(start: Start) -> None:
     end_in_the_middle(start(), signal.SIGTERM)
 
 

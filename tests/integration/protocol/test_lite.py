@@ -185,7 +185,7 @@ def test_many_clients_use_one_key(lite: RunningServer) -> None:
 
 
 def test_items_are_shared_with_memcacheds_dialect(tmp_path: Path) -> None:
-    """A file is written with memcached's dialect, which has flags, and read with lite."""
+    """A file is written in memcached's dialect, which has flags, and read in lite."""
     backend = ["--backend", f"file://{tmp_path}/cache.json"]
     with running("memlite", *backend) as server, server.connect() as wire:
         assert wire.ask(b"set a 7 0 5\r\nhello\r\n") == b"STORED\r\n"

@@ -143,7 +143,7 @@ CASES = [
     Case(b"set a 0 0 1\r\n1\r\ndelete a noreply\r\nget a\r\n", STORED + END),
     Case(b"set a 0 0 1\r\n1\r\ndelete a 0 noreply\r\nget a\r\n", STORED + END),
     Case(b"set a 0 0 1\r\n1\r\ndelete a 10 noreply\r\nget a\r\n", STORED + END, NEW),
-    # A key, and yet no reply.
+    # noreply as a key still suppresses the reply.
     Case(b"set noreply 0 0 1\r\n1\r\ndelete noreply\r\nget noreply\r\n", STORED + END, NEW),
     Case(b"delete noreply\r\nmn\r\n", b"MN\r\n", NEW),
     Case(b"delete noreply 0\r\n", b"NOT_FOUND\r\n"),

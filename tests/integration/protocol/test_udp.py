@@ -74,7 +74,7 @@ SETS = b"".join(
 REQUESTS = [
     b"get a\r\n", b"get nope\r\n", b"get big\r\n", b"get c\r\n", b"get d\r\n", b"get e\r\n",
     b"get " + b"k" * 250 + b"\r\n", b"get a\n", b"gat 0 b\r\n",
-    # Several commands get a message each.
+    # Each of several commands gets its own message.
     b"get a\r\nget b\r\nget nope\r\n", b"get a\r\nget big\r\nget b\r\n",
     b"set f 0 0 1 noreply\r\n1\r\nget f\r\n", b"delete a noreply\r\ndelete b noreply\r\n",
     b"set a 1 0 2\r\nhi\r\n", b"add a 0 0 1\r\n1\r\n", b"replace a 0 0 1\r\n2\r\n",
@@ -254,7 +254,7 @@ def test_half_a_value_is_not_kept(memlite: RunningServer) -> None:
 
 
 def test_a_server_does_not_answer_replies(start: Start) -> None:
-    """Otherwise two servers could exchange datagrams for ever after one with a forged sender."""
+    """Otherwise, one datagram with a forged sender could keep two servers replying forever."""
     server = start("-U", "-1")
     with Datagrams(server) as client:
         for reply in (b"ERROR\r\n", b"CLIENT_ERROR x\r\n", b"END\r\n", b"STORED\r\n", b"HD\r\n"):
@@ -342,7 +342,7 @@ FLOODS = [
 ]  # fmt: skip
 
 
-# The second server has everything that the first has not.
+# The second server has every feature that the first lacks.
 @pytest.fixture(
     scope="module",
     params=[

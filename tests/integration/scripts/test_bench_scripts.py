@@ -1,4 +1,4 @@
-"""The benchmark scripts run and print what they should; their results are not tested."""
+"""The benchmark scripts run, and print the expected output; their results are not tested."""
 
 import importlib
 import json
@@ -21,7 +21,7 @@ from tests.support.servers import needs_memcached
 
 PAGE = ROOT / "docs" / "how-to" / "measure-a-server.md"
 COMPILER = shutil.which("cc")
-# This stands in for memcached in runs that do not start it.
+# Stands in for memcached in runs that do not start it.
 NO_MEMCACHED = "--memcached", "true"
 
 pytestmark = [
@@ -142,7 +142,7 @@ def test_open_loop_counts_all_requests_while_the_server_is_stopped(loadgen, star
     assert found["operations"] == pytest.approx(4000, rel=0.2)
     assert found["max_us"] > 400_000
     assert found["p99_us"] > 300_000
-    assert found["late_p99_us"] < 100_000  # that is not the generator's fault
+    assert found["late_p99_us"] < 100_000  # the delay is not the generator's fault
 
 
 @pytest.mark.alone
@@ -155,7 +155,7 @@ def test_open_loop_reports_the_generators_own_delays(loadgen, start):
     time.sleep(0.5)
     process.send_signal(signal.SIGCONT)
     found = json.loads(process.communicate(timeout=30)[0])
-    # A thousand batches were due during the stop, most of them more than four connections can take.
+    # A thousand batches were due during the stop, most of which four connections cannot hold.
     assert found["p99_us"] > 300_000
     assert found["late_max_us"] > 400_000
     assert found["late_p99_us"] > 300_000
@@ -329,8 +329,8 @@ def test_lists_of_threads(scripts):
             parse(["--threads", wrong])
 
 
-def test_the_law_that_scaling_is_derived_by(scripts):
-    """Processor time that grows as the law says gives its parameters back."""
+def test_scaling_is_derived_from_the_law(scripts):
+    """Processor time that grows according to the law yields the parameters of the law."""
     scaling, workers = scripts("harness.scaling"), scripts("harness.workers")
     contention, coherency = 0.05, 0.01
     samples = [
@@ -394,7 +394,7 @@ def test_variants_and_the_minimum(tmp_path):
         (["--variant", f"memlite={sys.executable}:{ROOT}"], "the name memlite is already used"),
         (["--variant", "other=no-python"], "no-python is not installed"),
         (["--python", f"{sys.executable}:/nowhere"], "no memlite in /nowhere"),
-        (["--python", "true"], "true does not run memlite"),
+        (["--python", "true"], "true cannot run memlite"),
         (["--memcached", "no-memcached"], "no-memcached is not installed"),
     ],
 )
@@ -555,7 +555,7 @@ def test_rounds_in_which_the_generator_was_late_are_left_out(scripts):
     assert (ours.capacity, ours.rate) == (80_000, 40_000)
 
 
-def test_if_all_rounds_are_left_out_medians_are_of_all(scripts):
+def test_if_all_rounds_are_left_out_medians_cover_all(scripts):
     latency = scripts("harness.latency")
     measured = half_load_rounds(scripts, ((200, 900), (300, 30)), ((200, 30), (500, 900)))
     assert latency.rounds_that_count(measured) == set()
@@ -751,7 +751,7 @@ def test_proxies(tmp_path):
 
 
 def _proxying_memcached() -> str:
-    """Return a memcached that was built with its proxy; empty if there is none."""
+    """Return a memcached that was built with its proxy; empty if none is available."""
     program = os.environ.get("MEMLITE_TEST_MEMCACHED_PROXY") or shutil.which("memcached") or ""
     usage = [program, "-h"] if program else ["true"]
     known = subprocess.run(usage, capture_output=True, text=True, check=False).stdout
@@ -816,7 +816,7 @@ def test_commands_on_the_page_are_valid(scripts):
     } <= named  # fmt: skip
 
 
-def test_what_metrics_and_traces_cost() -> None:
+def test_the_cost_of_metrics_and_traces() -> None:
     text = run("bench_telemetry.py", *NO_MEMCACHED, "--rounds", 1, "--seconds", 0.5)
     for name in ("off", "http", "otlp", "1/1000", "1/1", "scraped"):
         assert re.search(rf"^{name} +\d+\.\d\d", text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The script that records histories of clusters reports what it finds."""
+"""The script that records histories of clusters reports its findings."""
 
 import importlib.util
 import subprocess

@@ -39,7 +39,7 @@ def test_no_key_is_requested_twice_at_the_same_time(replay):
     assert [len(window) for window in found] == [2, 1, 2, 32, 32, 32, 3]
 
 
-def test_no_requests_have_no_windows(replay):
+def test_no_requests_yield_no_windows(replay):
     assert list(replay.windows([])) == []
 
 
@@ -47,12 +47,12 @@ def test_no_requests_have_no_windows(replay):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the scripts read /proc")
 def test_servers_are_compared_with_the_same_memory(tmp_path):
-    # Twice as much as there is room for, in a loop: all of it has gone when it is requested again.
+    # Twice the capacity, in a loop: every item has been evicted when it is requested again.
     loop = tmp_path / "loop"
     write(loop, [*range(8000)] * 2, 2000)
     fits = tmp_path / "fits"
     write(fits, [*range(500)] * 4, 2000)
-    # Larger than an item may be.
+    # Larger than the item size limit.
     large = tmp_path / "large"
     write(large, [1, 1, 2, 2], 3 << 20)
     files = [f"--trace={file}" for file in (loop, fits, large)]
@@ -77,7 +77,7 @@ def test_servers_are_compared_with_the_same_memory(tmp_path):
 def test_a_file_of_another_format_is_refused(replay, tmp_path, content):
     file = tmp_path / "trace"
     file.write_bytes(content)
-    with pytest.raises(Exception, match="is no uncompressed trace in the format oracleGeneral"):
+    with pytest.raises(Exception, match="is not an uncompressed trace in oracleGeneral format"):
         list(replay.read_trace(file))
 
 
@@ -87,7 +87,7 @@ def test_a_trace_that_cannot_be_read_is_refused(replay, tmp_path):
 
 
 def test_a_trace_needs_servers():
-    assert "--trace needs --servers" in run("--trace", "x", code=2)
+    assert "--trace requires --servers" in run("--trace", "x", code=2)
 
 
 @pytest.mark.parametrize("text", ["", "8,", "0", "x"])

@@ -158,7 +158,7 @@ def test_several_workers_count_failures_together(users: Path) -> None:
         assert wires[0].ask(wrong) == FAILURE
         for wire in wires[1:]:
             wire.send(wrong)
-        # Workers come to them in any order. Who is refused is told so at once.
+        # Workers handle them in any order. Refused clients are told so at once.
         waiting = {wire.sock: wire for wire in wires[1:]}
         lines = set()
         while waiting and replies.TOO_MANY_FAILURES not in lines:
@@ -223,7 +223,7 @@ def start_fails(*arguments: str, environment: dict[str, str] | None = None) -> t
     ("text", "said"),
     [
         (None, "No such file or directory"),
-        (b"", "no user in it"),
+        (b"", "contains no users"),
         (b"foo\n", "line 1 is not user:password"),
         (b"a:" + b"b" * 65536, "larger than 65536 bytes"),
     ],
@@ -251,7 +251,7 @@ def test_options_that_exclude_each_other(users: Path) -> None:
     assert (code, text) == (71, "-S: name a users file with -Y (or MEMCACHED_SASL_PWDB)")
     code, text = start_fails("-S", environment={"SASL_CONF_PATH": "/etc/sasl2"})
     assert code == 71
-    assert text.endswith("memlite cannot read the sasldb that SASL_CONF_PATH leads to")
+    assert text.endswith("memlite cannot read the sasldb that SASL_CONF_PATH points to")
 
 
 def test_warnings_at_start_up(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_warnings_at_start_up(tmp_path: Path) -> None:
     assert text.endswith(" without TLS (-Z): passwords can be intercepted\n")
     path.chmod(0o644)
     with running("memlite", "-S", "-Y", str(path)) as server:
-        assert "readable by every user of this machine (mode 644)" in server.log.read_text()
+        assert "readable by every user on this machine (mode 644)" in server.log.read_text()
 
 
 def test_passwords_are_not_logged(users: Path) -> None:
@@ -276,7 +276,7 @@ def test_passwords_are_not_logged(users: Path) -> None:
         with server.connect() as wire:
             assert ask(wire, AUTH, b"PLAIN", b"\0foo\0hunter2")[0] == AUTH_ERROR
             assert ask(wire, AUTH, b"PLAIN", b"\0foo\0bar")[0] == 0
-        assert server.stop() == 0  # or the second failure would be told of later
+        assert server.stop() == 0  # otherwise the second failure would be reported later
         log = server.log.read_text()
     assert "get k" in log
     assert log.count("authentication failed, from tcp:127.0.0.1:") == 2

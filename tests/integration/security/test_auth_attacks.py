@@ -93,7 +93,7 @@ def test_unauthenticated_clients_cannot_take_all_connections(users: str) -> None
                 assert good.ask(LOGIN) == STORED
                 assert int(good.stats()["curr_connections"]) <= 20
                 assert sum(map(is_closed, strangers)) >= 60 - 18
-            # An authenticated client keeps its connection.
+            # Authenticated clients keep their connections.
             assert first.ask(b"get x\r\n") == b"END\r\n"
         for wire in strangers:
             wire.sock.close()
@@ -139,7 +139,7 @@ def test_attempts_are_delayed_per_address(users: str) -> None:
             assert time.monotonic() - began < SECONDS_EACH
             assert bad.exactly(2 * len(FAILURE)) == FAILURE * 2
             assert time.monotonic() - began >= SECONDS_EACH * 0.9
-            # More attempts than may wait at once: the others are refused, and their connections
+            # More attempts than may wait at once: the excess is refused, and those connections
             # closed.
             flood = [connect_from("127.0.0.9", server) for _ in range(30)]
             for wire in flood:
@@ -154,7 +154,7 @@ def test_attempts_are_delayed_per_address(users: str) -> None:
             assert worse.rest() == TOO_MANY
             for wire in flood:
                 wire.sock.close()
-        # Neither has this address, after the connections ahead of it have given up.
+        # Nor has this address, after the connections ahead of it have given up.
         began = time.monotonic()
         while True:
             with connect_from("127.0.0.9", server) as wire:
@@ -246,7 +246,7 @@ def test_a_client_disconnects_while_its_attempt_is_delayed(users: str) -> None:
                 wire.send(WRONG * (FAILURES + 1))
         with server.connect() as good:
             assert good.ask(LOGIN) == STORED
-            # The first connection closes after the reply to its attempt; for the others the delay
-            # is too long.
+            # The first connection closes after the reply to its attempt; for the others, the
+            # delay is too long.
             assert wait_until(lambda: good.stats()["curr_connections"] == "1", 30)
         assert "Traceback" not in server.log.read_text()

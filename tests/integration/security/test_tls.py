@@ -69,7 +69,7 @@ def version_over(context: ssl.SSLContext, port: int) -> str:
             with context.wrap_socket(sock, server_hostname="127.0.0.1") as encrypted:
                 encrypted.sendall(b"version\r\n")
                 return encrypted.recv(100).split(b" ")[0].decode() or "refused"
-        except (ssl.SSLError, ConnectionError):  # with TLS 1.3 a client learns of a refusal late
+        except (ssl.SSLError, ConnectionError):  # with TLS 1.3, a client learns of a refusal late
             return "refused"
 
 
@@ -258,7 +258,7 @@ def test_certificates_are_reloaded(start: Start, tmp_path: Path, kind: str) -> N
         assert wire.ask(b"refresh_certs\r\n") == b"OK\r\n"
         assert shown() == "new"
         replace(served, kept)
-        # Memcached has only the command.
+        # memcached has only the command.
         if kind == "memcached" and memcached_version() < (1, 6, 45):
             assert wire.ask(b"refresh_certs\r\n") == b"OK\r\n"
         else:
@@ -267,7 +267,7 @@ def test_certificates_are_reloaded(start: Start, tmp_path: Path, kind: str) -> N
         served.cert.write_text("nonsense")
         reply = wire.ask(b"refresh_certs\r\n")
         assert reply.startswith(b"Error loading the certificate chain: %b : " % bytes(served.cert))
-        if kind != "memcached":  # it uses the old certificate, and by chance the old key
+        if kind != "memcached":  # the old certificate is in use, and by chance the old key
             assert shown() == "old"
             server.process.send_signal(signal.SIGHUP)
             assert wait_until(lambda: "certificates not reloaded" in server.log.read_text())
@@ -278,7 +278,7 @@ def test_certificates_are_reloaded(start: Start, tmp_path: Path, kind: str) -> N
                 b"Error loading the key: %b : key values mismatch\r\n" % bytes(served.key)
             )
             assert shown() == "old"
-        # The first connection has continued all the while.
+        # The first connection has stayed open all the time.
         wire.send(b"get a\r\n")
         assert wire.exactly(21) == b"VALUE a 0 1\r\n1\r\nEND\r\n"[:21]
 

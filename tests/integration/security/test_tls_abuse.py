@@ -30,7 +30,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Issued:
 
 @pytest.fixture(scope="module", params=OURS)
 def server(request: pytest.FixtureRequest, served: Issued) -> Iterator[RunningServer]:
-    """A server for the tests of a module, which must serve and log nothing until the end."""
+    """A server for the tests of a module, which must keep serving and log nothing."""
     with running(request.param, *served.flags, tls=client_context(served.ca)) as server:
         yield server
         assert server.stats()["curr_connections"] == "1"
@@ -166,7 +166,7 @@ def test_a_handshake_in_single_bytes(server: RunningServer, served: Issued) -> N
 @pytest.mark.alone
 @pytest.mark.slow
 def test_a_thousand_unfinished_handshakes(start: Start, served: Issued) -> None:
-    """With both event loops at once, as the time limit of handshakes has to pass."""
+    """Test both event loops at once, as the time limit of handshakes has to pass."""
     half = 500
     with contextlib.ExitStack() as stack:
         servers = [
@@ -194,16 +194,16 @@ def test_a_thousand_unfinished_handshakes(start: Start, served: Issued) -> None:
                 assert wire.ask(b"set a 0 0 1\r\n1\r\n") == b"STORED\r\n"
                 stats = wire.stats()
                 assert stats["curr_connections"] == "1001"
-                # This one, and the one that checked that the server listens.
+                # This connection, and the one that checked that the server listens.
                 assert stats["total_connections"] == "2"
                 shown = wire.stats("conns")
                 assert sum(key.endswith(":listen_addr") for key in shown) == 1001
-            # 3 KB for each silent client; OpenSSL's buffers for the others.
+            # 3 KB for each silent client; OpenSSL's buffers for the other clients.
             assert server.resident_kib() - before < 40_000
         for number, server in enumerate(servers):
             assert closed(silent[number][0], within=20)
             assert closed(started[number][-1], within=20)
-            assert 9 < time.monotonic() - began < 20  # the time limit of ten seconds
+            assert 9 < time.monotonic() - began < 20  # after the time limit of ten seconds
             assert wait_until(lambda: server.stats()["curr_connections"] == "1")  # noqa: B023 - called at once
             assert server.log.read_text() == ""
 
@@ -222,8 +222,8 @@ def test_unfinished_handshakes_count_as_connections_and_the_oldest_gives_way(
     assert all(closed(sock) for sock in silent)
     stats = first.stats()
     assert (stats["ssl_handshake_errors"], stats["rejected_connections"]) == ("3", "0")
-    # Connections with a finished handshake do not give way. A client over the limit is told so, as
-    # by memcached.
+    # Connections with a finished handshake do not give way. A client over the limit is told so,
+    # as by memcached.
     with socket.create_connection(("127.0.0.1", server.port), 10) as sock:
         assert sock.recv(100) == b"ERROR Too many open connections\r\n"
         assert closed(sock)
@@ -356,7 +356,7 @@ def test_a_server_stops_at_once(
     assert idle.ask(b"version\r\n").startswith(b"VERSION ")
     began = time.monotonic()
     assert server.stop(number) == 0
-    if number == signal.SIGUSR1:  # which would wait for ten seconds
+    if number == signal.SIGUSR1:  # a graceful stop could wait for ten seconds
         assert time.monotonic() - began < 5
     assert idle.line() == b""
     assert closed(begun)

@@ -47,7 +47,7 @@ def address(server: RunningServer) -> str:
 
 
 def said(run: subprocess.CompletedProcess[bytes]) -> str:
-    """Return the one line of the error with which the program failed."""
+    """Return the single error line with which the program failed."""
     text = run.stderr.decode()
     assert run.returncode == 1, (run.stdout, text)
     assert text.startswith("(error) "), text
@@ -178,7 +178,7 @@ def test_a_pipe_does_not_need_prompt_toolkit(memlite: RunningServer, tmp_path: P
     assert run.stdout.startswith(b"VERSION")
 
 
-# Newer commands, on a memcached that has them
+# Newer commands, on a memcached that supports them
 
 
 @needs_memcached
@@ -231,7 +231,7 @@ def test_no_server() -> None:
         shell("no-such-host.invalid", "version")
     )
     assert "No such file" in said(shell("/no/such/socket", "version"))
-    # The error is printed once; later lines are not tried.
+    # The error is printed once; later lines are not sent.
     assert "Connection refused" in said(shell(f"127.0.0.1:{port}", lines=b"get a\nget b\n"))
 
 
@@ -242,14 +242,14 @@ def test_no_server() -> None:
         (b"\x1b[2J\x1b]0;title\x07\n", "not memcached's protocol: '\\x1b[2J"),
         (b"x" * 200_000, "not memcached's protocol: 'xxx"),
         (b"VALUE k 0 1073741824\r\n", "a value of 1,073,741,824 bytes exceeds"),
-        (b"VALUE k 0 5\r\nhel", "no answer in time"),
-        (b"", "no answer in time"),
+        (b"VALUE k 0 5\r\nhel", "timed out (--timeout)"),
+        (b"", "timed out (--timeout)"),
         (b"VALUE k 0 1\r\nx\r\nEND\r\nVALUE", "unexpected data after the reply"),
     ],
 )
 def test_a_foreign_server(reply: bytes, words: str) -> None:
     with answering(reply) as port:
-        seconds = "1" if words == "no answer in time" else "10"
+        seconds = "1" if words == "timed out (--timeout)" else "10"
         run = shell("--timeout", seconds, f"127.0.0.1:{port}", "get", "k")
         assert words in said(run)
         assert b"\x1b" not in run.stdout + run.stderr
@@ -262,7 +262,7 @@ def test_a_server_that_sends_single_bytes_does_not_block_the_shell() -> None:
             time.sleep(0.1)
 
     with serving(drip) as port:
-        assert "no answer in time" in said(
+        assert "timed out (--timeout)" in said(
             shell("--timeout", "1", f"127.0.0.1:{port}", "get", "k", timeout=60)
         )
 
@@ -314,9 +314,7 @@ def test_reconnects_after_the_server_has_restarted(start: Callable[..., RunningS
             pass
         output, errors = process.communicate(b"version\n", timeout=60)
         assert output.startswith(b"VERSION")
-        assert errors.decode() == (
-            f"({address(server)} had closed the connection; connected again)\n"
-        )
+        assert errors.decode() == (f"({address(server)} had closed the connection; reconnected)\n")
         assert process.returncode == 0
     finally:
         again.terminate()
@@ -379,7 +377,7 @@ def test_tls(certificate: tuple[str, str]) -> None:
             ["--tls-skip-verify", at],
         ):
             assert shell("--tls", *flags, "version").stdout.startswith(b"VERSION"), flags
-        assert "its certificate: " in said(shell("--tls", named, "version"))
+        assert "certificate verification failed: " in said(shell("--tls", named, "version"))
         assert "IP address mismatch" in said(shell("--tls", "--cacert", cert, at, "version"))
         assert said(shell("--timeout", "1", at, "version"))
         data = os.urandom(500_000)
@@ -409,13 +407,13 @@ def test_no_tls_to_a_server_with_tls(tmp_path: Path) -> None:
     issued = Authority(tmp_path).issue("server")
     with running("memlite", *issued.flags, tls=client_context(issued.ca)) as server:
         at = address(server)
-        hint = f"(error) {at} closed the connection without an answer; if it speaks TLS: --tls\n"
+        hint = f"(error) {at} closed the connection without an answer; if it uses TLS, try --tls\n"
         assert said(shell(at, "get", "k")) == hint
         assert said(shell("--latency", at)) == hint
         assert shell("--tls", "--cacert", str(issued.ca), at, "version").returncode == 0
 
 
-def test_a_server_that_has_answered_is_not_said_to_want_tls() -> None:
+def test_no_hint_about_tls_after_a_server_has_answered() -> None:
     with answering(b"VERSION 1\r\n", b"VALUE k", then_close=True) as port:
         run = shell(f"127.0.0.1:{port}", lines=b"version\nget k\n")
     assert said(run) == f"(error) 127.0.0.1:{port} closed the connection\n"
@@ -439,7 +437,7 @@ def test_authentication(tmp_path: Path) -> None:
         run = shell("--user", "ada", at, "get", "k")
         assert (run.returncode, run.stdout) == (64, b"")
         assert b"--password-file or MEMLITE_SHELL_PASSWORD" in run.stderr
-        # Authentication by hand, as with other clients, and commands without authentication.
+        # Manual authentication, as with other clients, and commands without authentication.
         run = shell(at, lines=b'set k "v"\nget k\nset auth "ada se-cret"\nget k\n')
         assert run.stdout.decode() == (
             "CLIENT_ERROR unauthenticated\n" * 2 + "STORED\nk: 1 byte, flags 0\nv\n"
@@ -488,19 +486,25 @@ def test_statistics_of_each_interval(server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize("view", ["--latency", "--stat"])
-def test_a_view_of_a_server_that_is_not_there(view: str) -> None:
+def test_a_view_of_an_unreachable_server(view: str) -> None:
     assert "cannot connect to 127.0.0.1:1" in said(shell(view, "127.0.0.1:1"))
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--stat", "localhost", "get", "a"], "--stat is not for a command"),
+        (["--stat", "localhost", "get", "a"], "--stat cannot be combined with a command"),
         (["--latency", "--stat"], "not allowed with argument --latency"),
         (["--json", "--raw", "localhost", "mn"], "not allowed with argument --json"),
-        (["--repeat", "3"], "--repeat is for a command, --latency or --stat"),
-        (["--repeat", "0", "localhost", "mn"], "must be at least 1, or -1 for ever, not 0"),
-        (["--repeat", "x", "localhost", "mn"], "must be at least 1, or -1 for ever, not x"),
+        (["--repeat", "3"], "--repeat requires a command, --latency or --stat"),
+        (
+            ["--repeat", "0", "localhost", "mn"],
+            "must be at least 1, or -1 to repeat forever, not 0",
+        ),
+        (
+            ["--repeat", "x", "localhost", "mn"],
+            "must be at least 1, or -1 to repeat forever, not x",
+        ),
         (["--interval", "0", "localhost", "mn"], "must be more than 0"),
         (["--stat", "--dialect", "lite"], "which has no statistics"),
     ],

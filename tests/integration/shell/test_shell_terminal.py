@@ -30,11 +30,11 @@ class Shell(Terminal):
     def leave(self) -> int:
         """Type ctrl-d until the shell ends, and return its exit code.
 
-        After ctrl-c the old prompt is drawn once more. A ctrl-d typed before the next one reads
-        the keys is lost: the terminal takes it for the end of an empty line.
+        After ctrl-c, the old prompt is drawn once more. A ctrl-d typed before the next prompt
+        reads the keys is lost: the terminal takes it for the end of an empty line.
         """
         for _ in range(20):
-            with contextlib.suppress(OSError):  # it is gone
+            with contextlib.suppress(OSError):  # the shell has exited
                 self.type(CTRL_D)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return self.process.wait(1)
@@ -119,7 +119,7 @@ def test_tab_completes(memlite: RunningServer, terminal: Callable[..., Shell]) -
     one.see(">")
     one.type("versi\t")
     one.see("on")
-    time.sleep(1)  # what is shown and what is typed are settled a moment later
+    time.sleep(1)  # output and input settle a moment later
     one.type("\r")
     one.see("VERSION ")
     one.see(">")
@@ -136,7 +136,7 @@ def test_tab_completes(memlite: RunningServer, terminal: Callable[..., Shell]) -
 
 
 @pytest.mark.alone
-def test_history_lasts(
+def test_history_persists(
     memlite: RunningServer, terminal: Callable[..., Shell], tmp_path: Path
 ) -> None:
     one = terminal(f"127.0.0.1:{memlite.port}")
@@ -182,8 +182,8 @@ def test_ctrl_c_clears_the_line_and_stops_a_command(
     server.pause()
     try:
         one.type("version\r")
-        one.until(lambda: one.settings()[3] & termios.ISIG)  # no prompt reads the keys
-        time.sleep(0.5)  # nor is told of signals any more
+        one.until(lambda: one.settings()[3] & termios.ISIG)  # no prompt is reading the keys
+        time.sleep(0.5)  # or handling signals any more
         one.type(CTRL_C)
         one.see("(stopped)")
         one.see(">")
@@ -233,7 +233,7 @@ def test_no_colour(memlite: RunningServer, terminal: Callable[..., Shell]) -> No
         assert ("\x1b[31mERROR" in one.raw("ERROR")) is coloured
 
 
-def test_the_terminal_is_given_back_when_told_to_end(
+def test_the_terminal_is_restored_on_termination(
     memlite: RunningServer, terminal: Callable[..., Shell]
 ) -> None:
     one = terminal(f"127.0.0.1:{memlite.port}")
@@ -244,7 +244,7 @@ def test_the_terminal_is_given_back_when_told_to_end(
     assert one.settings() == one.before
 
 
-def test_without_prompt_toolkit_a_terminal_is_told_what_to_install(
+def test_without_prompt_toolkit_the_shell_says_what_to_install(
     memlite: RunningServer, terminal: Callable[..., Shell], tmp_path: Path
 ) -> None:
     (tmp_path / "prompt_toolkit.py").write_text("raise ModuleNotFoundError(name='prompt_toolkit')")
@@ -257,7 +257,7 @@ def test_without_prompt_toolkit_a_terminal_is_told_what_to_install(
 def test_the_password_is_asked_for_and_not_shown(
     memlite: RunningServer, terminal: Callable[..., Shell]
 ) -> None:
-    # Without authentication a server takes the first request for an item, and says STORED as well.
+    # Without authentication, a server treats the first request as an item, and also replies STORED.
     one = terminal("--user", "ada", f"127.0.0.1:{memlite.port}")
     one.see("Password for ada: ")
     one.type("se cret\r")

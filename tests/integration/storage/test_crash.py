@@ -24,7 +24,7 @@ SECONDS = 60
 State = dict[bytes, bytes]
 
 
-class Killed(Exception):  # noqa: N818 - what happens, not what went wrong
+class Killed(Exception):  # noqa: N818 - an event, not an error
     """The server has been killed."""
 
 
@@ -67,7 +67,7 @@ class Writer:
 
     Attributes:
         state: the result of the acknowledged changes.
-        possible: that, and the results of each change under way.
+        possible: `state`, and the results of each change under way.
         acknowledged: the number of acknowledged changes.
         maybe_flushed: whether the server was killed during a flush. Commands that began after it,
             on a dead connection, do not change that.
@@ -357,7 +357,7 @@ def test_acknowledged_changes_survive_kills_during_compaction(tmp_path, seed):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("durability", ["everysec", "none"])
 def test_a_kill_loses_nothing_with_other_durabilities_either(tmp_path, seed, durability):
-    """Only the process is killed, not the machine: the system has what was written."""
+    """Only the process is killed, not the machine: the system has all written data."""
     crashes = Crashes(
         tmp_path, seed, "--durability", durability, compact=100_000, keys=12, sizes=[0, 100, 3000]
     )

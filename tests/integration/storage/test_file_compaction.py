@@ -75,7 +75,7 @@ async def test_changes_during_compaction_are_kept(path, monkeypatch):
             if turn % 4 == 3:
                 copy = path.parent / f"copy-{turn}"
                 copy.mkdir()
-                await backend._journal.written()  # evictions too, which nobody waits for
+                await backend._journal.written()  # evictions too, which no client waits for
                 for name, data in contents(path).items():
                     (copy / name).write_bytes(data)
                 options = {"clock": clock, "memory_limit": 60_000}
@@ -103,7 +103,7 @@ async def test_a_refused_change_before_the_snapshot_is_installed_is_not_in_it(
             return real_list(table)
 
         monkeypatch.setattr(ItemTable, "list_keys", list_keys)
-        with pytest.raises(_AbandonedError, match="could not be written meanwhile"):
+        with pytest.raises(_AbandonedError, match="could not be written during the compaction"):
             await backend._compact()
         with pytest.raises(StorageError):
             await change

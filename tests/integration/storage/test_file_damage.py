@@ -36,7 +36,7 @@ class Store:
         async with opened(self.path, kill=True) as backend:
             await put(backend, b"first", b"1")
             await put(backend, b"text", b"changed")
-            # The files as an interrupted compaction leaves them.
+            # Leave the files as an interrupted compaction would.
             backend._snapshot_owed = False
             real, backend._install = backend._install, None  # type: ignore[method-assign]
             with pytest.raises(TypeError):
@@ -50,7 +50,7 @@ class Store:
             await put(backend, b"second", b"3")
             self.after.append(state(backend))
             self.state = state(backend)
-        # The last line only says that those before it are durable.
+        # The last line only says that the lines before it are durable.
         self.after.append(self.state)
 
     def write(self, files: dict[str, bytes]) -> None:
@@ -129,7 +129,7 @@ def test_damage_anywhere_is_refused_or_harmless(store, data):
     if name == store.last:
         note, line_end = original.rindex(b'"synced":'), original.rindex(b"\n", 0, -1)
         if at + size >= len(original) or (at <= line_end and at + size > note):
-            # Nothing says any more that the last change is durable: it is like a torn end.
+            # No line says that the last change is durable any more, so it counts as a torn end.
             return
     store.with_changed(name, damaged)
     try:
@@ -217,7 +217,7 @@ def test_removed_duplicated_or_swapped_lines_are_refused(store, which, how):
             changed[at], changed[at + 1] = changed[at + 1], changed[at]
         store.with_changed(name, b"".join(changed))
         if which == "last" and at == len(lines) - 2 and how == "doubled":
-            # What was durable is whole.
+            # Everything durable is intact.
             assert store.loaded() == store.state
             continue
         message = refusal(store.path)
@@ -235,7 +235,7 @@ def test_swapped_journals_are_refused(store):
     store.write(
         {**store.files, store.first: store.files[store.last], store.last: store.files[store.first]}
     )
-    assert "under another's name" in refusal(store.path)
+    assert "but its name says otherwise" in refusal(store.path)
 
 
 # Files
@@ -246,7 +246,7 @@ def test_a_journal_missing_in_the_middle_is_refused(store):
     del files[store.first]
     store.write(files)
     message = refusal(store.path)
-    assert f"{store.first} is missing, but a later one is there" in message
+    assert f"{store.first} is missing, but a later journal exists" in message
     # The error message says how to repair it:
     (store.path.parent / store.last).rename(store.path.parent / "away")
     assert set(read(store.path)) == {*ITEMS, b"flushed later"}
@@ -257,7 +257,7 @@ def test_a_missing_snapshot_is_refused(store):
     del files["cache.json"]
     store.write(files)
     message = refusal(store.path)
-    assert f"cache.json is missing, but {store.first} is there" in message
+    assert f"cache.json is missing, but {store.first} exists" in message
     for name in (store.first, store.last):
         (store.path.parent / name).rename(store.path.parent / f"away-{name}")
     assert read(store.path) == {}
@@ -281,13 +281,13 @@ def test_older_journals_and_temporary_files_are_removed(store):
 
 def test_a_refused_start_keeps_the_temporary_file_too(store):
     store.write({**store.files, "cache.json": b"{}", "cache.json.tmp": b"half a snapshot"})
-    assert "damaged, or not memlite's" in refusal(store.path)
+    assert "damaged, or was not written by memlite" in refusal(store.path)
 
 
 @pytest.mark.parametrize("begun", [b"", b'{"crc":12', b"\0" * 100])
 @pytest.mark.parametrize("torn", [0, 10])
 def test_a_journal_without_a_complete_header_does_not_count(store, begun, torn):
-    """A full disk or a kill leaves it. The one before it is the last, and may have a torn end."""
+    """A full disk or a kill leaves such a journal. The one before it may have a torn end."""
     number = int(store.last.rpartition(".")[2])
     data = store.files[store.last]
     store.write({
@@ -305,7 +305,7 @@ def test_a_journal_without_a_complete_header_does_not_count(store, begun, torn):
         (b'{"name": "somebody else\'s"}\n', "line 1: not"),
         (b"[1, 2, 3]\n", "line 1: not"),
         (b"\x7fELF\0\0\0", "line 1: not JSON"),
-        (b'{"memlite":"journal","format":1,"items":[\n', "not a snapshot of memlite"),
+        (b'{"memlite":"journal","format":1,"items":[\n', "not a memlite snapshot"),
     ],
 )
 def test_other_files_are_refused_as_snapshots(store, data, says):
@@ -322,7 +322,7 @@ def test_a_newer_format_is_refused_with_advice(store):
     data = store.files["cache.json"].replace(b'"format":1', b'"format":2')
     store.with_changed("cache.json", data)
     message = refusal(store.path)
-    assert "its format is 2, and this version of memlite reads 1" in message
+    assert "its format is 2, but this version of memlite only supports up to 1" in message
     assert "Start the version of memlite that wrote it" in message
 
 
@@ -349,7 +349,7 @@ def test_the_repair_of_a_damaged_journal_before_the_last_works(store):
     data = store.files[store.first]
     store.with_changed(store.first, data[:-20] + b"#" + data[-19:])
     message = refusal(store.path)
-    assert "and move the later journals away" in message
+    assert "or move the later journals away and discard the rest with: " in message
     follow_truncate(message)
     (store.path.parent / store.last).rename(store.path.parent / "away")
     found = read(store.path)
@@ -370,8 +370,8 @@ def test_a_snapshot_changed_by_hand_is_refused_and_the_repair_works(store):
     data = data.replace(b'"items":[\n', b'"items":[\n{"key":"added","value":"too","cas":1},\n')
     store.write({"cache.json": data})
     message = refusal(store.path)
-    assert "its checksum does not match" in message
-    cure = re.search(r"take '(,\"crc\":\d+)' out of this line", message)
+    assert "checksum mismatch" in message
+    cure = re.search(r"remove '(,\"crc\":\d+)' from this line", message)
     assert cure, message
     assert f"line {len(data.splitlines())}:" in message
     store.path.write_bytes(data.replace(cure[1].encode(), b""))
@@ -405,7 +405,7 @@ def test_line_ends_of_windows_are_accepted(store):
     data = store.files["cache.json"].replace(b"\n", b"\r\n")
     store.with_changed("cache.json", data)
     message = refusal(store.path)
-    cure = re.search(r"take '(,\"crc\":\d+)' out of this line", message)
+    cure = re.search(r"remove '(,\"crc\":\d+)' from this line", message)
     assert cure, message
     store.path.write_bytes(data.replace(cure[1].encode(), b""))
     assert read(store.path) == store.state

@@ -120,10 +120,10 @@ def test_a_full_disk(durability):
             assert store(wire, b"key0", b"x" * 900_000).startswith(b"SERVER_ERROR")
             for key, value in expected.items():
                 assert value_of(wire, key) == value
-            # Each is said once in a while, however often it changes.
+            # Each message is logged only once in a while, however often the state changes.
             lines = re.sub(r" \(and \d+ more .*\)", "", server.log.read_text()).splitlines()
             assert lines[0] == f"memlite: error: {path}: No space left on device"
-            assert set(lines[1:]) <= {lines[0], f"memlite: warning: {path}: is written again"}
+            assert set(lines[1:]) <= {lines[0], f"memlite: warning: {path}: writes succeed again"}
             assert len(lines) < refused
             server.process.kill()
             server.process.wait()
@@ -231,7 +231,8 @@ def test_a_missing_folder(tmp_path):
     assert code == 71
     folder = tmp_path / "none"
     assert (
-        line == f"memlite: --backend: there is no folder {folder}; make it with: mkdir -p {folder}"
+        line == f"memlite: --backend: directory {folder} does not exist; create it with: mkdir -p "
+        f"{folder}"
     )
 
 
@@ -270,7 +271,7 @@ def test_a_dangling_link_is_followed(tmp_path):
     assert list(tmp_path.glob("link.json.*")) == []
     (tmp_path / "real").rename(tmp_path / "away")
     _, line = fails_to_start(*url(link))
-    assert f"there is no folder {tmp_path}/real" in line
+    assert f"directory {tmp_path}/real" in line
 
 
 @needs_root
@@ -487,9 +488,9 @@ def test_a_start_with_less_memory_than_before(tmp_path):
         fill(server, 0, 300, 50_000)
         assert server.stop() == 0
     _, line = fails_to_start(*url(path), "-m", "8", "-M")
-    assert "holds more than -m allows, and -M forbids to leave anything out; raise -m" in line
+    assert "holds more than -m allows, and -M forbids dropping items; raise -m" in line
     with running("memlite", *url(path), "-m", "8") as server:
-        assert "items are left out" in ready(server).log.read_text()
+        assert "items, mostly the oldest" in ready(server).log.read_text()
         with server.connect() as wire:
             there = {number for number in range(300) if value_of(wire, b"key%d" % number)}
         assert 100 < len(there) < 200

@@ -1,4 +1,4 @@
-"""The file backend when somebody removes or replaces its files while it runs."""
+"""The file backend when its files are removed or replaced while it runs."""
 
 import errno
 import os
@@ -85,13 +85,13 @@ async def test_a_changed_journal_is_noticed_without_a_change(path, tamper, durab
         tamper(journal_of(path))
         await repaired(backend)
         expected = state(backend)
-        assert "while the server runs" in caplog.text
+        assert "while the server was running" in caplog.text
     assert set(expected) == {b"old"}
     assert await reopened(path) == expected
 
 
 @pytest.mark.parametrize("durability", ["everysec", "none"])
-async def test_what_was_acknowledged_before_it_was_noticed_is_kept(path, durability):
+async def test_changes_acknowledged_before_the_damage_is_noticed_are_kept(path, durability):
     async with opened(path, kill=True, durability=durability) as backend:
         await put(backend, b"old", b"1")
         journal_of(path).unlink()
@@ -108,7 +108,7 @@ async def test_a_removed_snapshot_is_written_again(path, caplog):
         path.unlink()
         backend.tick()
         await settled(backend)
-        assert f"{path} was removed or changed while the server runs" in caplog.text
+        assert f"{path} was removed or changed while the server was running" in caplog.text
         expected = state(backend)
     assert await reopened(path) == expected
 
@@ -121,7 +121,7 @@ async def test_a_replaced_snapshot_is_written_again(path, caplog):
         path.with_name("older").replace(path)
         backend.tick()
         await settled(backend)
-        assert f"{path} was removed or changed while the server runs" in caplog.text
+        assert f"{path} was removed or changed while the server was running" in caplog.text
         expected = state(backend)
     assert await reopened(path) == expected
 
@@ -137,7 +137,7 @@ async def test_a_snapshot_that_the_server_replaces_is_no_reason_to_complain(path
 
 
 async def test_an_earlier_journal_that_is_still_needed_is_removed(path, caplog):
-    """A compaction was given up after it had begun the next journal."""
+    """A compaction was abandoned after it had begun the next journal."""
     async with opened(path, kill=True) as backend:
         await put(backend, b"old", b"1")
         number = backend._number
@@ -158,8 +158,8 @@ async def test_an_earlier_journal_that_is_still_needed_is_removed(path, caplog):
 
 @pytest.mark.parametrize("what", ["journal", "snapshot"])
 @pytest.mark.parametrize("noticed", ["not", "before", "during"])
-async def test_a_server_that_stops_writes_what_was_removed(path, what, noticed):
-    """Also if there is too much to write a snapshot at each stop."""
+async def test_a_stopping_server_writes_removed_files_again(path, what, noticed):
+    """This holds even if there is too much data to write a snapshot at each stop."""
     keys = {b"key%d" % number for number in range(20)}
     async with opened(path, compact_from=10**9) as backend:
         for key in keys:
@@ -176,15 +176,15 @@ async def test_a_server_that_stops_writes_what_was_removed(path, what, noticed):
     assert set(await reopened(path)) == keys
 
 
-async def test_what_a_stopping_server_cannot_write_is_said_to_be_lost(path, caplog):
+async def test_a_stopping_server_says_that_unwritten_data_is_lost(path, caplog):
     async with opened(path) as backend:
         await put(backend, b"old", b"1")
         path.parent.rename(path.parent.with_name("moved"))
     path.parent.with_name("moved").rename(path.parent)
-    assert f"{path}: what was in memory only is lost" in caplog.text
+    assert f"{path}: data that was only in memory is lost" in caplog.text
 
 
-async def test_files_that_another_server_has_made_are_left_to_it(path, caplog):
+async def test_files_that_another_server_has_created_are_left_alone(path, caplog):
     """All files are removed, and a second server starts: the first must not disturb it."""
     async with opened(path) as first:
         await put(first, b"old", b"1")
@@ -200,13 +200,13 @@ async def test_files_that_another_server_has_made_are_left_to_it(path, caplog):
             await put(second, b"second too", b"1")
         await repaired(first)  # the second has ended, but the files are still its own
         await refused(first)
-        assert "has used the files since" in caplog.text
-    assert "what was in memory only is lost" in caplog.text
+        assert "has taken over the files since" in caplog.text
+    assert "data that was only in memory is lost" in caplog.text
     assert set(await reopened(path)) == {b"second", b"second too"}
 
 
 async def refused(backend):
-    with pytest.raises(StorageError, match="was removed or replaced while the server runs"):
+    with pytest.raises(StorageError, match="was removed or replaced while the server was running"):
         await put(backend, b"first", b"2")
 
 
@@ -225,8 +225,8 @@ async def test_files_that_were_all_removed_are_written_again_at_once(path, durab
     assert await reopened(path) == expected
 
 
-async def test_each_trouble_is_logged(path, monkeypatch, caplog):
-    """Trouble with the lock file is not taken for trouble with writing."""
+async def test_each_problem_is_logged(path, monkeypatch, caplog):
+    """A problem with the lock file is not confused with a write error."""
     async with opened(path, kill=True) as backend:
         lock = path.with_name("cache.json.lock")
         lock.unlink()
@@ -279,7 +279,7 @@ async def test_a_second_server_does_not_start_without_the_lock_file(path, way, c
                 await FileBackend(path, Context()).open()
         assert journal_of(path).read_bytes() == before
         backend.tick()
-        assert f"{lock} was removed while the server runs; made again" in caplog.text
+        assert f"{lock} was removed while the server was running; created it again" in caplog.text
         assert lock.read_text() == f"{os.getpid()}\n"
         await put(backend, b"new", b"2")
         expected = state(backend)
@@ -292,7 +292,7 @@ async def test_a_missing_journal_is_mentioned(path, caplog):
     journal_of(path).unlink()
     async with opened(path) as backend:
         assert set(state(backend)) == {b"old"}
-    assert "is missing: what it held is lost, if it held anything" in caplog.text
+    assert "is missing: any changes in it are lost" in caplog.text
 
 
 @pytest.mark.parametrize("error", [OSError(), OSError("odd"), MemoryError()])

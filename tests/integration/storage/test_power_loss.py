@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 
 OPERATIONS = int(os.environ.get("MEMLITE_TEST_POWER_OPERATIONS", "40"))
 CLIENTS = 3
-# A change's opaque token is its number, which is also the value; the reply shows that it was told.
+# A change's opaque token is its number, which is also the value; the reply returns it.
 TOLD = re.compile(rb"(?:HD|NF) O(\d+)\r\n")
 
 pytestmark = [
@@ -34,7 +34,7 @@ pytestmark = [
 
 
 class Recording:
-    """A server's system calls, and the changes that clients have asked it for.
+    """A server's system calls, and the changes that clients requested.
 
     Attributes:
         changes: for each key the numbers of its changes, in order; negative for a delete.
@@ -84,7 +84,7 @@ class Recording:
         writer.close()
 
     def told(self):
-        """Return for each change the number of calls after which its client was told."""
+        """Return for each change the number of calls after which its client got the reply."""
         found = {}
         for at, call in enumerate(self.calls, 1):
             if (
@@ -102,10 +102,10 @@ def recording(request, tmp_path_factory):
 
 
 def promised_until(recording, calls):
-    """Return for each number of calls how many of them had ended when what is durable was told."""
+    """Return for each number of calls how many had ended before the last promise of durability."""
     if recording.durability == "always":
         return list(range(len(calls) + 1))
-    # What was told before the last sync of the journal had begun.
+    # A reply is promised if it was sent before the last sync of the journal had begun.
     until, promised = [0], 0
     for call in calls:
         if call.name in ("fsync", "fdatasync") and ".journal." in call.arguments:
@@ -115,7 +115,7 @@ def promised_until(recording, calls):
 
 
 def losses(recording, calls, folder):
-    """Return what is wrong with the states in which the power may leave the files."""
+    """Return what is wrong with the possible states of the files after a power failure."""
     rng = random.Random(1)
     disk = Disk(recording.folder)
     told = recording.told()
@@ -144,7 +144,7 @@ def losses(recording, calls, folder):
                 continue
             for key, numbers in recording.changes.items():
                 first = bisect_right(times[key], until[done])
-                # The last promised change, those told later, and the one under way.
+                # The last promised change, later acknowledged ones, and the one under way.
                 possible = [0, *numbers][first : bisect_right(times[key], done) + 2]
                 item = items.get(key)
                 value = 0 if item is None else int(re.match(rb"\d+", item.value)[0])
@@ -163,10 +163,10 @@ def test_nothing_is_lost_or_invented(recording, tmp_path):
 @pytest.mark.parametrize("recording", ["always"], indirect=True)
 @pytest.mark.parametrize("without", ["fsync", "folder"])
 def test_a_server_that_does_not_sync_would_be_noticed(recording, tmp_path, without):
-    """The test proves something: it fails for a server that leaves out fsync."""
+    """Check the test itself: it must fail for a server that leaves out fsync."""
     folder = f"<{recording.folder}>"
     calls = [
-        # Not left out, as calls are numbered.
+        # Renamed rather than left out, because calls are numbered.
         call._replace(name="nothing")
         if "sync" in call.name and (without == "fsync" or folder in call.arguments)
         else call

@@ -1,4 +1,4 @@
-"""What a loss of power leaves of a write that was not synced, in any order of its blocks."""
+"""The remains of an unsynced write after a power failure, with its blocks in any order."""
 
 import asyncio
 import itertools
@@ -22,8 +22,8 @@ class Written:
     """A journal with a group of changes at its end.
 
     Attributes:
-        data: its content.
-        durable: how much of it was synced before that group.
+        data: the content of the journal.
+        durable: the number of bytes that were synced before that group.
     """
 
     def __init__(self, folder, durability):
@@ -44,7 +44,7 @@ class Written:
             self.data = journal.read_bytes()
 
     def left(self, tail):
-        """Return what is loaded if this follows the durable part; None if that is refused."""
+        """Load the durable part followed by `tail`; return the items, or None if it is refused."""
         self.journal.write_bytes(self.data[: self.durable] + tail)
         try:
             items = load(self.path).items
@@ -59,7 +59,7 @@ def written(request, tmp_path_factory):
 
 
 def check(found):
-    """Check that what was durable is there, and of the rest nothing but what was written."""
+    """Check that durable items are there, and of the rest only written values."""
     assert found is not None, "refused"
     assert found[b"old"] == b"1"
     assert found[b"changed"] in (b"before", b"after")
@@ -108,7 +108,7 @@ def test_only_the_last_byte_may_be_missing(written):
 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
-def test_what_was_durable_is_not_dropped(written, data):
+def test_durable_data_is_not_dropped(written, data):
     """Once the file says that the group is durable, damage in it is refused."""
     marker = written.data + b'{"crc":1,"op":"synced","synced":%d}\n' % len(written.data)
     at = data.draw(st.integers(0, len(written.data) - 1))
@@ -144,7 +144,7 @@ async def test_an_idle_server_says_how_far_its_journal_is_durable(tmp_path, dura
     assert not caplog.records
 
 
-async def test_what_is_dropped_is_kept_in_a_file(tmp_path, caplog):
+async def test_dropped_data_is_kept_in_a_file(tmp_path, caplog):
     path = tmp_path / "cache.json"
     async with opened(path, kill=True) as backend:
         await put(backend, b"key", b"value")
@@ -153,8 +153,8 @@ async def test_what_is_dropped_is_kept_in_a_file(tmp_path, caplog):
         file.write(b'{"crc":12\0\0\0')
     assert load(path).items[b"key"].value == b"value"
     assert journal.with_name(f"{journal.name}.dropped").read_bytes() == b'{"crc":12\0\0\0'
-    assert "dropped its last 12 bytes, the end of a write that was not completed" in caplog.text
-    assert f"they are kept in {journal.name}.dropped" in caplog.text
+    assert "dropped its last 12 bytes, an incomplete write" in caplog.text
+    assert f"the dropped bytes were saved to {journal.name}.dropped" in caplog.text
 
 
 def test_a_journal_of_the_first_format_is_read(tmp_path):
@@ -168,7 +168,7 @@ def test_a_journal_of_the_first_format_is_read(tmp_path):
     assert journal.read_bytes() == OLD_JOURNAL
 
 
-# Written by a version that did not note what was durable.
+# Written by a version that did not record how far the journal was durable.
 OLD_JOURNAL = (
     b'{"crc":213267219,"memlite":"journal","format":1,"journal":1,"n":0}\n'
     b'{"crc":228965699,"n":1,"op":"set","key":"user:2","value":"Grace","stored":1795000001}\n'

@@ -136,7 +136,7 @@ async def test_deferred_sets_appear_when_stored_and_conditional_ones_at_once():
 
 @pytest.mark.parametrize("write_back", [False, True])
 async def test_an_outage(write_back):
-    """Requests that need the store fail, others get copies. Afterwards all writes are stored."""
+    """Requests that need the store fail, others get copies. All writes are stored afterwards."""
     async with both(write_back=write_back) as two:
         for number in range(20):
             assert await two.set(0, b"before", b"k%d" % number) == b"STORED\r\n"

@@ -1,4 +1,4 @@
-"""Servers that share one store: what one changes, the other sees, and no update is lost."""
+"""Servers that share one store: each sees the other's changes, and no update is lost."""
 
 import contextlib
 import re

@@ -1,4 +1,4 @@
-"""What a command costs beyond what the client library takes by itself, in calls of functions.
+"""The cost of a command in function calls, compared with the client library alone.
 
 Calls do not depend on how busy the machine is. Processor time is compared by
 scripts/benchmarks/bench_valkey_client.py.
@@ -32,7 +32,7 @@ VALUE = b"v" * 100
 
 
 class Calls:
-    """Counts calls of functions, of those in C as well."""
+    """Counts function calls, including those in C."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -51,7 +51,7 @@ class Calls:
 
 
 async def calls(work: Callable[[], Awaitable[object]]) -> int:
-    """Return how many calls it takes, at the least of several attempts: timers add some."""
+    """Return the number of calls, the lowest of several attempts, because timers add some."""
     await work()
     counts = []
     for _ in range(ROUNDS):
@@ -111,7 +111,7 @@ REPLIES = {
 
 @pytest.mark.parametrize(("operation", "share"), [("get", 1.0), ("set", 1.2)])
 async def test_a_command_in_a_pipeline_through_a_server(operation: str, share: float) -> None:
-    """Protocol and all, in proportion to what the library takes by itself."""
+    """Count everything, protocol included, in proportion to the library alone."""
     with store() as one:
         client = redis.asyncio.Redis(port=one.port)
         listeners = listen_tcp(["127.0.0.1"], 0, 100)

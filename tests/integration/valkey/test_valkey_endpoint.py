@@ -1,7 +1,7 @@
-"""A name that stands for another server after a failover, as those of managed stores do.
+"""A name that points to another server after a failover, as those of managed stores do.
 
-An endpoint in the place of the name leads new connections to another server, while those that are
-open stay where they are.
+An endpoint in place of the name leads new connections to another server, while open ones stay
+where they are.
 """
 
 import asyncio
@@ -80,20 +80,20 @@ def swap(master: Store, replica: Store) -> None:
     assert master.ask("REPLICAOF", "127.0.0.1", replica.port) == b"+OK\r\n"
 
 
-async def test_changes_go_to_the_new_master_once_the_name_stands_for_it() -> None:
+async def test_changes_go_to_the_new_master_once_the_name_points_to_it() -> None:
     with with_replica() as (master, replica):
         endpoint = Endpoint(master.port)
         async with endpoint.open() as port, opened(port, "timeout=20&deadline=60") as backend:
             await backend.put(Record(b"k", b"1"))
             assert await eventually(lambda: b"1" in replica.ask("GET", "p:k"))
             swap(master, replica)
-            # The name still stands for the server that is a replica now: the change is repeated.
+            # The name still points to the old master, now a replica: the change is retried.
             changing = asyncio.ensure_future(backend.put(Record(b"k", b"2")))
             assert await eventually(lambda: backend.stats()["retries"] > 0)
             assert not changing.done()
             endpoint.leads_to = replica.port
             await changing
-            # Nor do reads go to the server before.
+            # Reads do not go to the old master either.
             await backend.put(Record(b"other", b"3"))
             record = await backend.get(b"other")
             assert record is not None
@@ -103,7 +103,7 @@ async def test_changes_go_to_the_new_master_once_the_name_stands_for_it() -> Non
 
 @pytest.mark.parametrize("with_copies", [False, True])
 async def test_reads_go_to_the_new_master_even_if_nothing_is_changed(with_copies: bool) -> None:
-    """Only changes are refused by a replica: whether it is one is asked once a second."""
+    """A replica refuses only changes, so the server's role is checked once a second."""
     with with_replica() as (master, replica):
         endpoint = Endpoint(master.port)
         async with contextlib.AsyncExitStack() as stack:
@@ -120,7 +120,7 @@ async def test_reads_go_to_the_new_master_even_if_nothing_is_changed(with_copies
                 assert await kept(backend)
             assert await eventually(lambda: b"1" in replica.ask("GET", "p:k"))
             endpoint.leads_to = replica.port
-            # The former master follows nobody whom changes reach.
+            # The former master follows no server that receives changes.
             assert replica.ask("REPLICAOF", "NO", "ONE") == b"+OK\r\n"
             assert master.ask("REPLICAOF", "127.0.0.1", unused_port()) == b"+OK\r\n"
             async with opened(replica.port, "") as other:
@@ -134,7 +134,7 @@ async def test_reads_go_to_the_new_master_even_if_nothing_is_changed(with_copies
                 await asyncio.sleep(0.02)
 
 
-async def test_the_role_of_a_master_is_asked_for_and_connections_stay() -> None:
+async def test_connections_stay_while_the_role_of_the_master_is_checked() -> None:
     with with_replica() as (master, _):
         async with opened(master.port, "") as backend:
             await backend.put(Record(b"k", b"1"))
@@ -143,11 +143,11 @@ async def test_the_role_of_a_master_is_asked_for_and_connections_stay() -> None:
                 backend.tick()
                 await eventually(lambda: False, 0.02)
             assert calls_of(master, b"info") > asked + 5
-            assert connections(master) == before + 3  # those of the questions here
+            assert connections(master) == before + 3  # the connections of these queries
 
 
 def connections(one: Store) -> int:
-    """Return how many connections a server has accepted, that of this question included."""
+    """Return how many connections a server has accepted, including the one of this query."""
     return int(re.findall(rb"total_connections_received:(\d+)", one.ask("INFO", "stats"))[0])
 
 
@@ -155,8 +155,8 @@ def calls_of(one: Store, command: bytes) -> int:
     return int(re.findall(rb"cmdstat_%b:calls=(\d+)" % command, one.ask("INFO", "ALL"))[0])
 
 
-async def test_a_name_that_goes_on_to_stand_for_a_replica() -> None:
-    """Clients are told why, in bounded time."""
+async def test_a_name_that_keeps_pointing_to_a_replica() -> None:
+    """Clients get the reason in bounded time."""
     with with_replica() as (master, replica):
         async with opened(master.port, "timeout=0.5&deadline=0.5") as backend:
             await backend.put(Record(b"k", b"1"))
@@ -164,14 +164,13 @@ async def test_a_name_that_goes_on_to_stand_for_a_replica() -> None:
             with pytest.raises(StorageError) as caught:
                 await backend.put(Record(b"k", b"2"))
             assert str(caught.value) == (
-                "store: the server is a replica, which takes no changes (READONLY), and again for "
-                "0.5 s"
+                "store: the server is a read-only replica (READONLY); gave up retrying after 0.5 s"
             )
 
 
 @pytest.mark.skipif(not has_tls(), reason="the store was built without TLS, or there is none")
 async def test_a_connection_with_tls_that_falls_silent_is_noticed(tmp_path: Path) -> None:
-    """Copies would otherwise be shown until they are too old, which they never are here."""
+    """Otherwise copies would be served until they are too old, which they never are here."""
     authority = Authority(tmp_path)
     made = authority.issue("server")
     port = unused_port()
@@ -204,7 +203,7 @@ async def test_a_connection_with_tls_that_falls_silent_is_noticed(tmp_path: Path
 
 
 async def kept(backend: NearCache) -> bool:
-    """Return whether a copy is kept, once the message about this server's own change is there."""
+    """Return whether a copy is kept after the message about this server's own change."""
     for _ in range(3000):
         await backend.get_cached(b"k")
         await asyncio.sleep(0.01)

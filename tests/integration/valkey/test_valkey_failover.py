@@ -53,7 +53,7 @@ def at(*stores: Store) -> str:
 
 @dataclasses.dataclass
 class Count:
-    """How often a key was incremented: acknowledged, and perhaps."""
+    """The number of increments of a key: acknowledged, and uncertain."""
 
     acknowledged: int = 0
     uncertain: int = 0
@@ -107,7 +107,7 @@ class Counting:
                 continue
             except StorageError as error:
                 self.errors.append(str(error))
-                # What was made, or may have been, may be there or not after a failover.
+                # A change that was made, or may have been, may or may not survive a failover.
                 count.uncertain += 1
             else:
                 count.acknowledged += 1
@@ -126,7 +126,7 @@ def stores() -> Iterator[tuple[list[Store], list[Store]]]:
 
 
 async def test_replicas_that_take_over_in_order_lose_nothing(stores) -> None:
-    """A master that hands over waits until its replica has everything; no confirmation needed."""
+    """A master that hands over waits until its replica has all data; no confirmation is needed."""
     masters, replicas = stores
     options = "timeout=5&deadline=30"
     async with opened(at(masters[0]), options) as one, opened(at(replicas[1]), options) as two:
@@ -162,7 +162,7 @@ async def test_a_master_that_is_killed_loses_nothing_that_its_replica_has_confir
         counting = Counting(one, two)
         async with counting.running():
             first.kill()
-            # Without its replica, the new master alone cannot confirm anything.
+            # Without a replica, the new master cannot confirm anything.
             assert await eventually(
                 lambda: (
                     sum(b"role:master" in role_of(one) for one in everyone if one is not first) == 3
@@ -176,11 +176,11 @@ async def test_a_master_that_is_killed_loses_nothing_that_its_replica_has_confir
 
 @pytest.mark.parametrize("how", ["kill", "pause", "command"])
 async def test_sentinels_make_a_replica_the_master(how: str) -> None:
-    # A server that comes back without data, and is taken for the master, loses everything.
+    # A server that comes back without data and is taken for the master loses everything.
     kept = ("--appendonly", "yes")
     with with_replica(*kept) as (master, replica), sentinels(master) as watching:
         options = f"sentinel={MASTER}&wait=1&timeout=1&deadline=20"
-        servers = f"127.0.0.1:1,{at(*watching)}"  # nobody listens on the first one
+        servers = f"127.0.0.1:1,{at(*watching)}"  # no server listens on the first one
         async with opened(servers, options) as one, opened(servers, options) as two:
             counting = Counting(one, two)
             async with counting.running():
@@ -197,7 +197,7 @@ async def test_sentinels_make_a_replica_the_master(how: str) -> None:
 
 
 async def confirmed(backend, record: Record) -> None:
-    """Store a record, again until it is acknowledged: a replica on a busy machine may be late."""
+    """Store a record until it is acknowledged: a replica on a busy machine may be late."""
     while True:
         with contextlib.suppress(StorageError):
             return await backend.put(record)
@@ -211,7 +211,7 @@ async def test_changes_that_no_replica_confirms_are_errors_that_say_so() -> None
             replica.pause()
             found = await backend.get(b"k")
             text = re.escape(
-                "store: the change was made, but 0 of 1 replicas have confirmed it within 0.5 s: a "
+                "store: the change was made, but 0 of 1 replicas confirmed it within 0.5 s: a "
                 "failover may undo it"
             )
             for change in (
@@ -224,7 +224,7 @@ async def test_changes_that_no_replica_confirms_are_errors_that_say_so() -> None
                     await change
             assert await backend.get(b"k") is None
             assert backend.stats()["unconfirmed"] >= 4
-            # What fails without a change is no doubt.
+            # A failure without a change is certain.
             with pytest.raises(VersionConflict):
                 await backend.put(Record(b"k", b"2"), found)
             replica.resume()
@@ -281,7 +281,7 @@ async def certain(member) -> Stored:
 
 
 async def test_members_see_no_change_that_a_failover_may_undo() -> None:
-    """What another member has written, and no replica has confirmed, cannot be read."""
+    """A write of another member that no replica has confirmed cannot be read."""
     with with_replica() as (master, replica):
         url = f"valkey://{at(master)}/cluster?wait=1&wait_timeout=0.5&timeout=20&deadline=60"
         one, other = store_of(url, "--join"), store_of(url, "--join")
@@ -299,7 +299,7 @@ async def test_members_see_no_change_that_a_failover_may_undo() -> None:
                     await store.read("topology")
             replica.resume()
             assert (await certain(other)).data == b"2"
-            # It has been confirmed: nothing is written to read it again.
+            # The write has been confirmed: reading it again writes nothing.
             replica.pause()
             found = await other.read("topology")
             assert found is not None
@@ -311,7 +311,7 @@ async def test_members_see_no_change_that_a_failover_may_undo() -> None:
 
 
 async def test_replicas_that_are_missing_do_not_make_the_master_look_dead() -> None:
-    """Even if the time for them is more than that for the master."""
+    """This holds even if the timeout for replicas exceeds that for the master."""
     with store() as one:
         options = parse_options(parse_url(f"valkey://127.0.0.1:{one.port}/p"))
         address = "127.0.0.1", one.port
@@ -332,7 +332,7 @@ async def test_a_lost_reply_is_no_confirmation() -> None:
             changing = asyncio.ensure_future(backend.put(Record(b"k", b"2")))
             assert await eventually(lambda: backend.stats()["failures"] > 0)
             master.resume()
-            with pytest.raises(StorageError, match=r"unknown whether replicas have it|or not"):
+            with pytest.raises(StorageError, match=r"may not have reached|may or may not"):
                 await changing
 
 
@@ -340,11 +340,11 @@ async def test_a_store_without_replicas_is_warned_of(caplog: pytest.LogCaptureFi
     with store() as one:
         async with opened(at(one), "wait=2"):
             pass
-    assert "changes wait for 2 replicas, and there are 0" in caplog.text
+    assert "changes wait for 2 replicas, but there are 0" in caplog.text
 
 
 class FakeSentinel:
-    """A Sentinel that says what it is told to."""
+    """A Sentinel with scripted replies."""
 
     def __init__(self, master: Store) -> None:
         self.master = master

@@ -34,7 +34,7 @@ async def opened(port, options="?timeout=10&deadline=40"):
 
 @pytest.mark.slow
 def test_clients_get_errors_in_bounded_time_while_the_store_is_paused_or_dead():
-    """After both the server recovers by itself."""
+    """The server recovers by itself after both."""
     with store() as one:
         url = f"valkey://127.0.0.1:{one.port}/p?timeout=0.3&deadline=0.6"
         with running("memlite", "--backend", url) as server, server.connect(BOUND) as wire:
@@ -56,7 +56,7 @@ def test_clients_get_errors_in_bounded_time_while_the_store_is_paused_or_dead():
 
 @pytest.mark.slow
 def test_gets_of_pipelines_wait_for_their_turn_in_bounded_time():
-    """There are turns for two commands, and many more gets; replies stay in order."""
+    """Two commands may run at once, and there are many more gets; replies stay in order."""
     count = 300
     gets = b"".join(b"get k%d\r\n" % number for number in range(count))
     with store() as one:
@@ -68,7 +68,7 @@ def test_gets_of_pipelines_wait_for_their_turn_in_bounded_time():
                 assert wires[0].line() == b"STORED\r\n"
 
             def errors():
-                """Return how many gets fail; the others have their values."""
+                """Return the number of failed gets, and check the values of all other gets."""
                 found = 0
                 for wire in wires:
                     wire.send(gets)
@@ -92,7 +92,7 @@ def test_gets_of_pipelines_wait_for_their_turn_in_bounded_time():
 
 
 class Cut:
-    """A proxy that passes requests on, and can keep back one reply and cut the connection."""
+    """A proxy that forwards requests, and can withhold one reply and cut the connection."""
 
     def __init__(self, port):
         self._port = port
@@ -135,7 +135,7 @@ class Cut:
 
 @contextlib.asynccontextmanager
 async def behind_a_cut():
-    """Yield a backend whose replies can be lost, another one on the same store, and the proxy."""
+    """Yield a backend whose replies can be lost, another backend of the store, and the proxy."""
     with store() as one:
         cut = Cut(one.port)
         async with cut.running() as port, opened(port) as backend, opened(one.port) as other:
@@ -191,7 +191,7 @@ async def test_a_lost_race_is_told_from_a_lost_reply():
         assert acknowledged(backend) == 0
 
 
-async def test_what_cannot_be_found_out_is_said_to_be_uncertain():
+async def test_an_unknown_outcome_is_reported_as_uncertain():
     async with behind_a_cut() as (backend, other, cut):
 
         async def overwrite():
@@ -205,12 +205,12 @@ async def test_what_cannot_be_found_out_is_said_to_be_uncertain():
             backend.delete(b"k"),
         ):
             cut.keep_back, cut.meanwhile = b"p:k", overwrite
-            with pytest.raises(StorageError, match="may have been made or not"):
+            with pytest.raises(StorageError, match="may or may not have been made"):
                 await change
             assert (await other.get(b"k")).value == b"3"
 
 
-async def test_a_change_that_was_made_in_the_end_is_not_said_to_be_uncertain():
+async def test_a_change_made_in_the_end_is_not_reported_as_uncertain():
     with store() as one:
         options = "?timeout=10&deadline=40&wait=1&wait_timeout=0.1"
         async with opened(one.port, options) as backend:
@@ -220,7 +220,7 @@ async def test_a_change_that_was_made_in_the_end_is_not_said_to_be_uncertain():
             assert one.ask("CLIENT", "PAUSE", 60_000, "WRITE") == b"+OK\r\n"
             changing = asyncio.ensure_future(backend.put(Record(b"k", b"2"), found))
             assert await eventually(lambda: b"blocked_clients:1\r" in one.ask("INFO", "clients"))
-            one.ask("CLIENT", "KILL", "TYPE", "normal")  # and what they have asked for is lost
+            one.ask("CLIENT", "KILL", "TYPE", "normal")  # and their requests are lost
             assert await eventually(lambda: backend.stats()["failures"] > 0)
             assert one.ask("CLIENT", "UNPAUSE") == b"+OK\r\n"
             with pytest.raises(UnconfirmedError, match=r"a failover may undo it$"):
@@ -229,7 +229,7 @@ async def test_a_change_that_was_made_in_the_end_is_not_said_to_be_uncertain():
 
 
 async def test_a_late_attempt_changes_nothing():
-    """A paused server carries out what it has received when it goes on."""
+    """A paused server carries out the requests that it has received when it goes on."""
     with store() as one:
         async with opened(one.port, "?timeout=0.3&deadline=20") as backend:
             await backend.put(Record(b"k", b"1"))
@@ -242,7 +242,7 @@ async def test_a_late_attempt_changes_nothing():
             version = await writing
             now = await backend.get(b"k")
             assert (now.value, now.version) == (b"2", version)
-            # The same once more, as if it had been kept back until now.
+            # The same request again, as if it had been held back until now.
             reply = one.ask(
                 "EVALSHA", REPLACE.sha, 1, "p:k", *VERSION_AT, b"%016x" % found.version, "late"
             )

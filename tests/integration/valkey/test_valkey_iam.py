@@ -1,4 +1,4 @@
-"""Access tokens in place of a password, from a metadata server of this machine."""
+"""Access tokens instead of a password, from a metadata server on this machine."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ PATH = "/computeMetadata/v1/instance/service-accounts/default/token"
 
 
 class Metadata(ThreadingHTTPServer):
-    """Gives out `token`, and counts how often."""
+    """Hands out `token`, and counts the requests."""
 
     token = "first"
     seconds = 3600
@@ -123,7 +123,7 @@ async def test_a_new_connection_gets_the_current_token(tmp_path: Path, metadata:
 async def test_a_token_that_is_refused(tmp_path: Path, metadata: Metadata) -> None:
     with protected(tmp_path, "other") as (url, _):
         backend = ValkeyBackend(parse_options(parse_url(url), metadata.environment), Context())
-        with pytest.raises(StartError, match=r"refuses the access token; .*dbConnectionUser"):
+        with pytest.raises(StartError, match=r"the access token was rejected; .*dbConnectionUser"):
             await backend.open()
 
 
@@ -132,7 +132,7 @@ async def test_without_a_metadata_server(tmp_path: Path) -> None:
     with protected(tmp_path, "first") as (url, _):
         where = {"GCE_METADATA_HOST": f"127.0.0.1:{unused_port()}"}
         backend = ValkeyBackend(parse_options(parse_url(url), where), Context())
-        with pytest.raises(StartError, match="no access token from the metadata server at 127"):
+        with pytest.raises(StartError, match="access token from the metadata server at 127"):
             await backend.open()
 
 
@@ -140,7 +140,7 @@ async def test_without_a_metadata_server(tmp_path: Path) -> None:
     ("url", "text"),
     [
         ("valkey://h/p?iam=1", "iam requires valkeys://"),
-        ("valkeys://h/p?iam=1&password_file=x", "iam does not go with password_file"),
+        ("valkeys://h/p?iam=1&password_file=x", "iam cannot be combined with password_file"),
         ("valkeys://h/p?iam=2", "iam must be 0 or 1"),
     ],
 )

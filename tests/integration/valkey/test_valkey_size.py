@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.slow
 
 ITEMS = 1_000_000
-# Writes items as memlite does, in the store itself.
+# A script that writes items in memlite's format inside the store.
 FILL = """
 for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
   local head = string.format('m1 %016x 0 0 1796049000 0 - -', number)
@@ -38,12 +38,12 @@ KEYS, GETS = 20, 10_000
 def fill(one: Store) -> None:
     for first in range(0, ITEMS, 50_000):
         assert one.ask("EVAL", FILL, 0, first, first + 49_999) == b":1\r\n"
-    # And the epoch besides, which the server has written when it was started before.
+    # There may also be the epoch, written by a server that was started before.
     assert int(re.findall(rb"\d+", one.ask("DBSIZE"))[0]) >= ITEMS
 
 
 def start_seconds(url: str) -> float:
-    """Return the processor time of a process that is ended after its first reply."""
+    """Return the processor time of a server that is stopped after its first reply."""
     port = unused_port()
     command = [sys.executable, "-P", "-m", "memlite", "-l", "127.0.0.1", "-p", str(port)]
     process = subprocess.Popen([*command, "--backend", url], stderr=subprocess.DEVNULL)
@@ -76,9 +76,9 @@ def test_a_server_starts_as_fast_on_a_million_items_as_on_none() -> None:
         for _ in range(STARTS):
             for one in (empty, full):
                 times[one.port].append(start_seconds(f"valkey://127.0.0.1:{one.port}/p"))
-        # To read them all would take tens of seconds. Python's own start takes most of a second.
+        # Reading all items would take tens of seconds. Python's own start takes most of a second.
         assert min(times[full.port]) < 3 * min(times[empty.port])
-        # The names alone have 10 MB.
+        # The names alone are 10 MB.
         assert sent(full) - before < STARTS * 50_000
         url = f"valkey://127.0.0.1:{full.port}/p"
         with running("memlite", "--backend", url) as server, server.connect() as wire:
@@ -117,7 +117,7 @@ def test_memory_is_bounded_while_replies_are_not_read(url: str, clients: int) ->
         assert wait_until(at_rest, every=0.5)
         assert carried_out < GETS
         grown = server.resident_kib() - before
-        # A client's may be 8 MB and two more values, and some are on their way from the store.
+        # Each client may have 8 MB and two more values, and some are in transit from the store.
         assert grown < 300 * MIB
         for wire in wires:
             for number in range(100):

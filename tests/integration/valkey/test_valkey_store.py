@@ -1,4 +1,4 @@
-"""What is in the store, and what is sent to it."""
+"""The items in the store, and the commands sent to it."""
 
 import asyncio
 import contextlib
@@ -40,7 +40,7 @@ def commands(server):
     return {name: int(rest.split(",")[0]) for name, rest in counts}
 
 
-async def test_a_get_and_a_set_are_one_command_each_and_a_change_of_what_was_read_two(server):
+async def test_a_get_or_set_is_one_command_and_a_get_with_a_change_two(server):
     async with opened(server) as backend:
         record = Record(b"k", b"value")
         await backend.put(record)
@@ -69,13 +69,13 @@ async def test_the_store_expires_items(server):
 
 
 async def test_a_set_has_the_epoch_of_the_moment_at_which_it_is_sent(server):
-    """Otherwise one that waits during a flush would hide what another client sets after it."""
+    """Otherwise a set that waits during a flush would hide another client's later set."""
     async with opened(server, "late") as backend:
         await backend.put(Record(b"k", b"1"))
         setting = asyncio.ensure_future(backend.put(Record(b"k", b"2")))
-        await asyncio.sleep(0)  # it waits for the connection now
+        await asyncio.sleep(0)  # the set now waits for the connection
         assert not setting.done()
-        assert backend._epoch.now(7) == 7  # as another process of the server has told
+        assert backend._epoch.now(7) == 7  # as reported by another process of the server
         await setting
         assert server.ask("GET", "late:k").split()[6] == b"7"
         assert (await backend.get(b"k")).expires == 0
@@ -98,7 +98,7 @@ async def test_what_is_not_memlites(server):
         server.ask("SET", "p:text", "something else")
         server.ask("LPUSH", "p:list", "x")
         for key in (b"text", b"list"):
-            with pytest.raises(StorageError, match=r"not memlite's|wrong kind of value"):
+            with pytest.raises(StorageError, match=r"not written by memlite|wrong kind of value"):
                 await backend.get(key)
         await backend.put(Record(b"fine", b"x"))
         assert b"fine" in [record.key async for record in backend.scan()]

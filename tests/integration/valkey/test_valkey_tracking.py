@@ -1,4 +1,4 @@
-"""Near caches of several servers on one store, which tells them of each other's changes."""
+"""Near caches of several servers on one store, which notifies them of each other's changes."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from memlite.core.errors import StorageError
 from tests.support.stores import Store, cluster, move_slot, store
 from tests.support.waiting import eventually
 
-# Longer than a test may take: nothing is fetched again because a copy is old.
+# Longer than a test may take, so that no copy is fetched again because it is old.
 TTL = 3600.0
 
 
@@ -41,7 +41,7 @@ async def tracked(*backends: NearCache, masters: int = 1) -> None:
 
 
 async def shown(backend: NearCache, key: bytes) -> bytes | None:
-    """Return what clients get, from a copy if there is one."""
+    """Return the value that clients get, from a copy if there is one."""
     record = await backend.get_cached(key)
     return None if record is None or 0 < record.expires < 2 else record.value
 
@@ -72,7 +72,7 @@ async def test_changes_by_other_servers_are_shown_long_before_a_copy_is_old() ->
             assert await shows(second, b"k", b"3")
             await first.delete(b"k")
             assert await shows(second, b"k", None)
-            # Only what has changed is forgotten.
+            # Only changed items are forgotten.
             assert await shown(second, b"other") == b"1"
             assert second.stats()["near_items"] == 1
 
@@ -101,7 +101,7 @@ async def test_a_delayed_flush_by_another_server_is_shown_when_it_is_due() -> No
 
 
 async def test_a_flush_that_no_replica_confirms_is_shown() -> None:
-    """It was made, although the client gets an error."""
+    """The flush was made, although the client gets an error."""
     with store() as one:
         async with near(one) as first, near(one, "wait=1&wait_timeout=0.2") as second:
             await tracked(first, second)
@@ -139,7 +139,7 @@ async def test_nothing_is_missed_while_a_connection_is_lost(how: str) -> None:
             elif how == "pause":
                 one.pause()
             else:
-                # While it is away, nobody tells of changes.
+                # While the connection is lost, no server reports changes.
                 one.ask("CLIENT", "KILL", "TYPE", "normal")
             assert await eventually(lambda: first.stats()["near_items"] == 0)
             if how == "kill":
@@ -183,7 +183,7 @@ async def test_a_user_who_may_not_track(
         inner = make(parse_url(f"valkey://me@127.0.0.1:{one.port}/p"), context)
         backend = NearCache(inner, 1 << 20, ttl=TTL, clock=context.clock)
         await backend.open()
-        assert await eventually(lambda: "does not tell of changes" in caplog.text)
+        assert await eventually(lambda: "does not report changes" in caplog.text)
         await backend.put(Record(b"k", b"1"))
         assert await shown(backend, b"k") == b"1"
         assert backend.stats()["servers_tracked"] == 0

@@ -1,5 +1,5 @@
-// Otelcol is OpenTelemetry's Collector with two of its parts: it takes what is sent to it over OTLP,
-// and sends it on.
+// Otelcol is OpenTelemetry's Collector with two of its components: it receives data over OTLP and
+// forwards it.
 //
 //	go -C tests/support/collector build -o "$PWD/.venv/bin/otelcol" .
 package main

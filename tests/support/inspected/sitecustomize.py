@@ -1,8 +1,8 @@
 """Make a Python process report, on SIGUSR2, its objects and its garbage.
 
-Python imports this module by itself if its folder is on the path. The report is written to the file
-that ``INSPECTED`` names. It counts the objects of each of memlite's types, and of all types the
-objects that only the garbage collector would have freed.
+Python imports this module automatically if its folder is on the path. The report is written to the
+file that ``INSPECTED`` names. It counts the objects of each memlite type, and the objects of any
+type that only the garbage collector would have freed.
 """
 
 import gc
@@ -19,7 +19,7 @@ def name(one: object) -> str:
 
 
 def tell(*_: object) -> None:
-    gc.disable()  # so that everything it would find is found here
+    gc.disable()  # so that this collection finds everything
     gc.set_debug(gc.DEBUG_SAVEALL)
     gc.collect()
     garbage = Counter(map(name, gc.garbage))

@@ -1,7 +1,8 @@
-"""Whether what clients of a server were told can have happened one command at a time.
+"""Checks whether the replies to clients can result from one command at a time.
 
 `history` describes what was observed, `register` what memcached's commands do to one item, and
-`checker` searches an order that explains a history. `clients` record histories of real servers.
+`checker` searches for an order that explains a history. `clients` records histories of real
+servers.
 """
 
 from tests.support.linearizability.checker import Violation, check, check_each

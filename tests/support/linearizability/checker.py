@@ -1,16 +1,17 @@
-"""Search an order of the operations on one item that explains their results.
+"""Search for an order of the operations on one item that explains their results.
 
-The algorithm is Wing's and Gong's with the memory of visited configurations that Lowe added
-(https://www.cs.ox.ac.uk/people/gavin.lowe/LinearizabiltyTesting/), made to decide as operations
-return: when one does, it must have been carried out in every configuration that is kept. So the
-work depends on how many operations overlap, not on how many there are.
+The algorithm is that of Wing and Gong with the cache of visited configurations that Lowe added
+(https://www.cs.ox.ac.uk/people/gavin.lowe/LinearizabiltyTesting/), changed to decide as
+operations return: when one returns, it must have been carried out in every configuration that is
+kept. So the cost depends on how many operations overlap, not on how many there are.
 
 An operation with an unknown outcome is optional. Most never return, and overlap with everything
 after them. Three things keep them cheap. Of two configurations that differ only in such operations,
-the one that has used fewer can become whatever the other can, so the other is dropped. Values that
-nobody was shown are one value. And of operations that do the same, the first is used first.
+the one that has used fewer can reach every state that the other can, so the other is dropped.
+Values that no client was shown count as one value. And of operations with the same effect, the
+first is used first.
 
-A read is used as soon as its result is right: whatever happens then may as well happen after it.
+A read is used as soon as its result is right: any later change may as well happen after it.
 """
 
 import bisect
@@ -23,8 +24,7 @@ from tests.support.linearizability.register import ABSENT, State, apply
 
 __all__ = ["Violation", "check", "check_each"]
 
-# How many of the last operations an explanation shows at most, before those that do not matter are
-# left out.
+# The maximum number of last operations in an explanation, before irrelevant ones are left out.
 _SHOWN = 60
 
 
@@ -96,7 +96,7 @@ def _events(history: Iterable[Operation]) -> Iterator[_Event]:
 
 
 class _Seen:
-    """Tells values that a client was shown, or that can become one, from those nobody has seen."""
+    """Tells values that a client was shown, or that can become one, from unseen values."""
 
     def __init__(self, history: Iterable[Operation]) -> None:
         results = [operation.result for operation in history]
@@ -104,14 +104,14 @@ class _Seen:
         self._values = b"\n".join(value for value in values if value is not None)
         self._numbers = sorted(int(value) for value in values if value and value.isdigit())
         self._more = sum(int(one.value) for one in history if one.name == "incr")
-        # Digits that are appended make of any number many others.
+        # Appending digits turns a number into many others.
         self._mixed = any(
             one.name in ("append", "prepend") and one.value.isdigit() for one in history
         )
         self._known: dict[bytes | None, bytes | None] = {None: None}
 
     def __call__(self, state: State) -> State:
-        """Return the state, with one value for all that nobody has seen."""
+        """Return the state, with all unseen values replaced by a single one."""
         value = state.value
         if value not in self._known:
             self._known[value] = self._find(value)
@@ -136,7 +136,7 @@ _UNTRIED: Final = State(b"(no state)", -1)
 class _Configurations:
     """States the item may be in, each with the pending operations that led to it.
 
-    Pending operations are the bits of a number.
+    Pending operations are represented as the bits of a number.
 
     Args:
         optional: the bits of operations whose outcomes are unknown.
@@ -166,14 +166,14 @@ class _Configurations:
 
 
 class _Group(NamedTuple):
-    """Pending operations that do the same.
+    """Pending operations with the same effect.
 
     Attributes:
-        bits: one for each.
+        bits: one for each operation.
         operation: one of them.
         optional: whether their outcomes are unknown.
         reads: whether they change nothing.
-        known: the state after it by the state before it; None if it is impossible then.
+        known: the state after the operation by the state before it; None if impossible.
     """
 
     bits: int
@@ -207,7 +207,7 @@ class _Search:
         copy._groups = dict(self._groups)
         copy._pending = dict(self._pending)
         copy._optional = self._optional
-        copy._configurations = self._configurations  # replaced, and never changed
+        copy._configurations = self._configurations  # replaced, never modified
         return copy
 
     def advance(self, event: _Event) -> bool:
@@ -227,7 +227,7 @@ class _Search:
         self._groups[kind] = group._replace(bits=group.bits | bit)
         if optional:
             self._optional |= bit
-            # It is in no configuration yet, but the next ones have to know that it is optional.
+            # No configuration contains it yet, but later ones must know that it is optional.
             before = self._configurations
             self._configurations = _Configurations(self._optional)
             for state, done in before:
@@ -235,7 +235,7 @@ class _Search:
         return True
 
     def _kind(self, operation: Operation) -> Hashable:
-        """Return what is equal for optional operations that do the same."""
+        """Return a key that is equal for optional operations with the same effect."""
         if operation.result is not None:
             return operation
         stored = self._seen(State(operation.value))
@@ -250,7 +250,7 @@ class _Search:
             if done & ending:
                 after.add(state, done ^ ending)
                 continue
-            if ending & self._optional:  # or it has not been carried out
+            if ending & self._optional:  # otherwise it has not been carried out
                 after.add(state, done)
             if visited.add(state, done):
                 todo.append((state, done))
@@ -271,11 +271,11 @@ class _Search:
     def _changes(
         self, state: State, done: int, ending: int
     ) -> tuple[int, Iterable[tuple[State, int]]]:
-        """Use reads, and return what is used then, and what may be used next.
+        """Use reads; return the operations used by then, and those that may be used next.
 
         Args:
-            state: of the item.
-            done: what has been used.
+            state: the state of the item.
+            done: the operations used so far.
             ending: the operation that must be used; if it is a read, others may as well follow.
         """
         changes = []
@@ -317,7 +317,7 @@ class _Search:
 
 
 def _explain(events: Sequence[_Event], seen: _Seen) -> Violation:
-    """Return the violation at the last of the events, without what does not matter for it."""
+    """Return the violation at the last of the events, without irrelevant operations."""
     start = max(0, len(events) - 2 * _SHOWN)
     search = _Search(seen)
     for event in events[:start]:
@@ -326,8 +326,8 @@ def _explain(events: Sequence[_Event], seen: _Seen) -> Violation:
     shown = list(events[start:])
     compared = {event.operation.unique for event in events}
     for event in reversed(events[start:]):
-        # A history from which a command that has changed nothing is left out is not less
-        # linearizable. One that shows a unique binds it to a state.
+        # Leaving out a command that changed nothing keeps a history linearizable. A command
+        # that shows a unique binds it to a state.
         operation = event.operation
         if event.ends or operation is last or not _is_read(operation, compared):
             continue

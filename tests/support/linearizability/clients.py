@@ -15,13 +15,13 @@ from tests.support.linearizability.history import EVERY_KEY, NEVER, Operation, R
 __all__ = ["OPERATIONS", "Mix", "Recording", "Target", "record"]
 
 OPERATIONS = int(os.environ.get("MEMLITE_TEST_HISTORY_OPERATIONS", "500"))
-"""How many operations a history of the slow tests has at least."""
+"""The minimum number of operations in a history of the slow tests."""
 
 Mix = Mapping[str, int]
 """How often each command is sent, relative to the others."""
 
-# What a server says if it does not know whether a change was made. After other errors it was not.
-_DOUBT = b"may have been made or not"
+# Errors after which a change may or may not have been made. After other errors it was not.
+_DOUBT = b"may or may not have been made"
 _BUG = b"internal error"
 _RECONNECT_SECONDS = 0.01
 _TIMEOUT_SECONDS = 30.0
@@ -34,12 +34,12 @@ class Target:
     Attributes:
         name: for the record.
         port: returns its port; it may be down.
-        keys: those that its clients use.
+        keys: the keys that its clients use.
         mix: the commands that they send.
-        clients: how many there are; each sends one command at a time.
-        certain: whether an error says that a command was not carried out, unless it says otherwise.
-        final: whether a command without a reply is not carried out once the connection is lost: the
-            server was killed, and it was the only one.
+        clients: the number of clients; each sends one command at a time.
+        certain: whether an error means that a command was not carried out, unless stated otherwise.
+        final: whether a command without a reply can no longer be carried out once the connection is
+            lost, because the only server was killed.
         pause: seconds between two commands of a client, on average.
     """
 
@@ -55,11 +55,11 @@ class Target:
 
 @dataclass
 class Recording:
-    """What was observed.
+    """The observations of a run.
 
     Attributes:
         history: the operations.
-        errors: the replies that were errors, with their numbers.
+        errors: the error replies, with their counts.
         refused: commands that were answered with an error, and so should not have been carried out.
         bugs: replies that no server should send.
     """
@@ -71,7 +71,7 @@ class Recording:
 
     @property
     def unknown(self) -> int:
-        """The number of operations of which it is not known whether they were carried out."""
+        """The number of operations that may or may not have been carried out."""
         return sum(operation.result is None for operation in self.history)
 
 
@@ -83,14 +83,14 @@ async def record(
     least: int = 0,
     going_on: Callable[[], bool] = lambda: False,
 ) -> Recording:
-    """Send commands to all targets for some seconds, and return what was observed.
+    """Send commands to all targets for some seconds, and return the observations.
 
     Args:
         targets: the servers.
-        seed: of the clients' choices. Which of them meet is up to the machine.
-        seconds: how long at least.
-        least: how many operations at least.
-        going_on: says whether something goes on that is to be recorded to its end.
+        seed: the seed of the clients' choices. Which of them overlap depends on the machine.
+        seconds: the minimum duration.
+        least: the minimum number of operations.
+        going_on: returns whether something is still in progress that must be recorded to its end.
     """
 
     def more() -> bool:
@@ -142,7 +142,7 @@ class _Client:
         if name == "cas" and key not in self._uniques:
             name = "gets"
         if name in ("append", "prepend") and key.startswith(b"n"):
-            name = "set"  # or it would not remain a number for long
+            name = "set"  # otherwise it would soon cease to be a number
         value = self._value(name, key)
         unique = self._uniques.pop(key, 0) if name == "cas" else 0
         if name == "flush_all":
@@ -200,7 +200,7 @@ class _Client:
         return head + value + b"\r\n", Shape.LINE
 
     def _result(self, key: bytes, reply: Reply) -> Result | None:
-        """Return the result; None if it is not known whether the command was carried out."""
+        """Return the result; None if the command may or may not have been carried out."""
         error = reply.error
         if error is not None and error.startswith(b"SERVER_ERROR"):
             self._recording.errors[error] += 1
@@ -223,7 +223,7 @@ class _Client:
             try:
                 address = client.parse_address(f"127.0.0.1:{self._target.port()}")
                 self._connection = await client.connect(address, timeout=_TIMEOUT_SECONDS)
-            except OSError:  # it is down, and will be back
+            except OSError:  # the server is down, and will come back
                 await asyncio.sleep(_RECONNECT_SECONDS)
         return self._connection
 

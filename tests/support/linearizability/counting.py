@@ -1,4 +1,4 @@
-"""Reads of counters, which only grow: whether they are in order, and recent."""
+"""Checks that reads of counters, which only grow, are in order and recent."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -9,11 +9,11 @@ __all__ = ["Outdated", "outdated"]
 
 
 class Outdated(NamedTuple):
-    """A smaller number than one that had been shown before.
+    """A smaller number than one shown before.
 
     Attributes:
-        operation: what showed it.
-        before: what had shown the greater number.
+        operation: the operation that showed it.
+        before: the operation that had shown the greater number.
     """
 
     operation: Operation
@@ -24,11 +24,11 @@ class Outdated(NamedTuple):
 
 
 def outdated(history: Iterable[Operation], within: float = 0.0) -> list[Outdated]:
-    """Return the operations that show less than others that returned before they were sent.
+    """Return the operations that show less than others that returned before these were sent.
 
     Args:
         history: operations on one counter, such as ``incr`` and ``get``.
-        within: seconds that must have passed in between.
+        within: the minimum number of seconds in between.
     """
     numbers = [
         (int(one.result.value), one)

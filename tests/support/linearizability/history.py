@@ -1,4 +1,4 @@
-"""What clients observe: commands, when they began and ended, and their results."""
+"""Histories as clients observe them: commands, when they began and ended, and their results."""
 
 import math
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ from typing import Final
 __all__ = ["EVERY_KEY", "NEVER", "Operation", "Result"]
 
 NEVER: Final = math.inf
-"""When an operation returned that may still be carried out."""
+"""The return time of an operation that may still be carried out."""
 EVERY_KEY: Final = b""
 """The key of ``flush_all``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a command answered.
+    """The reply to a command.
 
     Attributes:
         word: the reply's word, such as ``STORED``; ``HIT`` and ``MISS`` for retrievals, ``NUMBER``
             for a number.
-        value: the value that was shown; the number that ``incr`` made.
+        value: the value that was shown; the new number for ``incr``.
         unique: the cas unique that was shown.
     """
 
@@ -38,16 +38,16 @@ class Result:
 class Operation:
     """One command of one client.
 
-    A command that failed without effect is no operation, and neither is a retrieval that failed.
+    Commands that failed without effect and retrievals that failed are not operations.
 
     Attributes:
-        client: who sent it; a client sends one command at a time.
+        client: the client that sent it; a client sends one command at a time.
         name: the command.
-        key: the item's; `EVERY_KEY` for all items.
+        key: the key of the item; `EVERY_KEY` for all items.
         invoked: when it was sent, in seconds.
         returned: when its reply arrived. Without one, when it could no longer be carried out;
             `NEVER` if it may take effect at any time.
-        result: the reply; None if it is not known whether it was carried out.
+        result: the reply; None if the command may or may not have been carried out.
         value: the value to store or append; the number to add.
         unique: the cas unique to compare.
     """

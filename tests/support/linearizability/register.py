@@ -1,4 +1,4 @@
-"""What memcached's commands do to one item, and what they answer."""
+"""The effect of memcached's commands on one item, and their replies."""
 
 from typing import Final, NamedTuple
 
@@ -11,8 +11,8 @@ class State(NamedTuple):
     """The state of a key.
 
     Attributes:
-        value: of the item; None if there is none.
-        unique: its cas unique; None as long as nobody has seen it.
+        value: the value of the item; None if there is no item.
+        unique: its cas unique; None as long as no client has seen it.
     """
 
     value: bytes | None
@@ -32,7 +32,7 @@ def apply(state: State, operation: Operation) -> State | None:
     """Return the state after an operation; None if the operation cannot have its result then.
 
     Storing an item, and touching it, gives it a cas unique that no earlier state had. A client
-    that compares one has seen it before, so a state whose unique nobody has seen is another.
+    that compares a unique has seen it before, so a state with an unseen unique does not match.
     """
     expected, after = _carry_out(state, operation)
     result = operation.result

@@ -125,5 +125,7 @@ class SQLiteBackend(Backend):
 def make(url: BackendUrl, context: Context) -> Backend:
     url.only()  # it has no options
     if not url.path.strip("/"):
-        raise ConfigError(f"--backend: {url.text!r} names no file; write sqlite:///path/cache.db")
+        raise ConfigError(
+            f"--backend: {url.text!r} does not name a file; use sqlite:///path/cache.db"
+        )
     return SQLiteBackend(url.path, context)

@@ -1,4 +1,4 @@
-"""A backend whose responses a test can delay, lose and count."""
+"""A backend whose calls a test can delay, fail, lose and count."""
 
 import asyncio
 from collections import Counter
@@ -16,12 +16,12 @@ class SlowBackend(Backend):
     """Memory that is as slow as the test wants.
 
     Attributes:
-        gate: set while calls may go on; cleared they wait before anything is done.
-        after: likewise, once it is done and not yet answered.
-        failing: raise before anything is done.
-        losing: do it, and raise as if the answer had been lost.
-        calls: how many of each.
-        under_way: calls, and the most there ever were.
+        gate: set while calls may proceed; when cleared, they wait before anything is done.
+        after: likewise, but calls wait once they are carried out, before they return.
+        failing: whether calls raise before anything is done.
+        losing: whether calls are carried out and then raise, as if the answer had been lost.
+        calls: the number of calls of each kind.
+        under_way: the calls in progress; `most` is the highest number so far.
     """
 
     def __init__(self, context: Context | None = None) -> None:

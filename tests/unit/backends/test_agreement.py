@@ -1,4 +1,4 @@
-"""What workers on one store agree on: which copies may be shown, and the epoch of flushes."""
+"""Agreement among workers on one store: which copies may be shown, and the epoch of flushes."""
 
 import itertools
 import multiprocessing
@@ -47,7 +47,7 @@ def test_another_state_ends_all_copies(agreement: Agreement, found: Record | Non
     assert agreement.mark(KEY) > mark
 
 
-def test_no_copy_is_kept_of_what_was_asked_for_before_another_state_was_shown(
+def test_no_copy_is_kept_of_a_read_begun_before_another_state_was_shown(
     agreement: Agreement,
 ) -> None:
     before = agreement.mark(KEY)
@@ -114,7 +114,7 @@ def test_processes_never_have_copies_of_two_states_under_one_mark(agreement: Agr
         assert versions.setdefault(mark, version) == version
 
 
-def test_a_process_that_dies_with_the_lock_holds_nobody_up(agreement: Agreement) -> None:
+def test_a_process_that_dies_with_the_lock_blocks_no_other(agreement: Agreement) -> None:
     mark = agreed(agreement, 1)
     child = os.fork()
     if not child:
@@ -138,7 +138,7 @@ def test_a_later_epoch_is_shown_at_its_time_and_can_be_replaced() -> None:
     assert [shared.number(now) for now in (99.0, 100.0)] == [0, 5]
     shared.expect(50.0, 6)
     assert [shared.number(now) for now in (49.0, 50.0)] == [0, 6]
-    shared.expect(10.0, 5)  # one that was replaced long ago
+    shared.expect(10.0, 5)  # an epoch replaced long ago
     assert shared.number(20.0) == 0
     shared.learn(7)
     assert shared.number(60.0) == 7

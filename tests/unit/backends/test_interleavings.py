@@ -26,7 +26,7 @@ class SteppedBackend(Backend):
     """Memory whose calls are executed and answered when the test decides.
 
     Attributes:
-        waiting: those that have to happen, and those that have to be answered.
+        waiting: the calls yet to be executed, and those yet to be answered.
         free: whether calls go through without waiting.
     """
 
@@ -58,7 +58,7 @@ class SteppedBackend(Backend):
         return await future
 
     async def step(self, which: int, how: str) -> None:
-        """Resume a waiting call, or make it fail."""
+        """Resume a waiting call or make it fail."""
         if self.waiting:
             future = self.waiting.pop(which % len(self.waiting))
             if not future.done():
@@ -110,8 +110,9 @@ LAYERS = {
 class Play:
     """One writer that makes changes one by one, and readers at any time.
 
-    The nth change makes the value n, or nothing; a read must show what the last change made that
-    was acknowledged, or shown by another read, before it began, or a later one.
+    The nth change sets the value to n, or removes it. A read must show the result of the last
+    change that was acknowledged, or shown by another read, before the read began, or of a later
+    change.
     """
 
     def __init__(self, make):
@@ -151,7 +152,7 @@ class Play:
                         continue
                     break
         except StorageError:
-            return  # it may have happened, and may be overtaken
+            return  # it may have been carried out, and may be overtaken
         self.floor = number
 
     def check(self, item, floor):
@@ -216,7 +217,7 @@ ACTIONS = st.lists(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layers", LAYERS)
-def test_what_was_acknowledged_is_seen_from_then_on(layers):
+def test_acknowledged_changes_are_seen_from_then_on(layers):
     @settings(max_examples=250, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(actions=ACTIONS)
     def check(actions):
@@ -229,10 +230,10 @@ def test_what_was_acknowledged_is_seen_from_then_on(layers):
 
 
 class TimedBackend(SteppedBackend):
-    """Remembers every state the key has had.
+    """A stepped backend that remembers every state of the key.
 
     Attributes:
-        states: the value of each, or None, in order.
+        states: the value in each state, or None, in order.
     """
 
     def __init__(self, context: Context) -> None:
@@ -254,7 +255,7 @@ class TimedBackend(SteppedBackend):
         await self._do(lambda: self._note(self.inner.flush(at), None))
 
     async def foreign(self, value):
-        """Change the item as another server does."""
+        """Change the item as another server would."""
         change = self.inner.delete(KEY) if value is None else self.inner.put(Record(KEY, value))
         await self._note(change, value)
 
@@ -275,8 +276,8 @@ def near_caches_of_three_processes(inner, clock):
 class SharedPlay:
     """Any number of writers and readers of near caches, and another server that writes.
 
-    A read must show the state that an earlier read has shown, or a later one, whichever of the
-    near caches either goes through.
+    A read must show the state shown by an earlier read, or a later state, whichever near caches
+    the two reads use.
     """
 
     def __init__(self, make=one_near_cache):
@@ -285,7 +286,7 @@ class SharedPlay:
         self.inner = TimedBackend(Context(clock=clock))
         self.caches = make(self.inner, clock)
         self.count = 0
-        self.floor = 0  # the state, by its number, that a later read must not precede
+        self.floor = 0  # the number of the oldest state that a later read may show
         self.tasks = []
 
     async def change(self, kind, near):

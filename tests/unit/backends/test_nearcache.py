@@ -1,4 +1,4 @@
-"""The near cache: how old what it shows may be, and what it never shows."""
+"""The near cache: the maximum age of its copies, and states that it never shows."""
 
 import asyncio
 import gc
@@ -60,7 +60,7 @@ async def test_concurrent_misses_make_one_request(slow, near):
     assert slow.calls["get"] == 1
 
 
-async def test_who_gives_up_does_not_take_the_others_along(slow, near):
+async def test_a_cancelled_reader_does_not_cancel_the_others(slow, near):
     await slow.store(b"key", b"1")
     slow.gate.clear()
     first, second = (asyncio.ensure_future(value(near)) for _ in range(2))
@@ -72,7 +72,7 @@ async def test_who_gives_up_does_not_take_the_others_along(slow, near):
         await first
 
 
-async def test_failures_reach_all_who_wait_and_are_not_kept(slow, near):
+async def test_failures_reach_all_waiting_readers_and_are_not_kept(slow, near):
     slow.failing = True
     outcomes = await asyncio.gather(*(value(near) for _ in range(3)), return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [StorageError] * 3
@@ -89,8 +89,8 @@ ORDERS = [
 
 
 @pytest.mark.parametrize("order", ORDERS, ids="-".join)
-async def test_no_read_after_a_write_was_acknowledged_shows_what_was_before(slow, near, order):
-    """Every order in which a fetch and a write can begin, happen and end."""
+async def test_no_read_after_an_acknowledged_write_shows_the_old_value(slow, near, order):
+    """Covers every order in which a fetch and a write can begin, happen and end."""
     await slow.store(b"key", b"old")
     reading = writing = None
     for step in order:
@@ -109,7 +109,7 @@ async def test_no_read_after_a_write_was_acknowledged_shows_what_was_before(slow
     assert await value(near) == b"new"
 
 
-async def test_of_writes_that_overlap_none_is_kept(slow, near):
+async def test_overlapping_writes_leave_no_copy(slow, near):
     slow.after.clear()
     writes = [
         asyncio.ensure_future(near.put(Record(b"key", b"%d" % number))) for number in range(2)
@@ -121,7 +121,7 @@ async def test_of_writes_that_overlap_none_is_kept(slow, near):
     assert await value(near) == await slow.value(b"key")
 
 
-async def test_what_was_written_is_near(slow, near):
+async def test_written_items_are_cached(slow, near):
     await near.put(Record(b"key", b"1", 7))
     item = near.peek_cached(b"key")
     assert (item.value, item.flags, item.version) == (b"1", 7, 1)
@@ -162,7 +162,7 @@ async def test_a_fetch_that_a_flush_overtakes_is_not_kept(slow, near):
     assert near.peek_cached(b"key") is UNKNOWN
 
 
-async def test_what_changes_depend_on_is_asked_for(slow, near):
+async def test_items_that_changes_depend_on_are_fetched(slow, near):
     await near.put(Record(b"key", b"1"))
     await slow.store(b"key", b"2")
     assert near.peek(b"key") is UNKNOWN
@@ -189,7 +189,7 @@ async def test_the_memory_is_bounded(slow, near):
     assert near.stats()["near_items"] == len(near.table) > 100
 
 
-async def test_who_waits_for_another_s_question_gets_nothing_older_than_the_bound(slow, near):
+async def test_a_shared_fetch_returns_nothing_older_than_the_bound(slow, near):
     await slow.store(b"key", b"1")
     slow.after.clear()
     first = asyncio.ensure_future(value(near))
@@ -203,7 +203,7 @@ async def test_who_waits_for_another_s_question_gets_nothing_older_than_the_boun
     assert not near._fetches
 
 
-async def test_a_failure_that_nobody_waits_for_is_no_news(slow, near):
+async def test_a_failure_without_waiting_readers_is_not_reported(slow, near):
     complaints = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, what: complaints.append(what))
     slow.gate.clear()
@@ -229,7 +229,7 @@ async def test_a_change_whose_answer_is_lost_leaves_no_copy(slow, near, change):
     assert await value(near) == (b"2" if change == "put" else None)
 
 
-async def test_a_change_that_is_cancelled_leaves_no_copy_and_nothing_behind(slow, near):
+async def test_a_cancelled_change_leaves_no_copy_and_no_state(slow, near):
     await near.put(Record(b"key", b"1"))
     slow.gate.clear()
     writing = asyncio.ensure_future(near.put(Record(b"key", b"2")))
@@ -240,7 +240,7 @@ async def test_a_change_that_is_cancelled_leaves_no_copy_and_nothing_behind(slow
     assert not near._writes and not near._overlapped
 
 
-async def test_a_delayed_flush_takes_what_is_fetched_meanwhile(slow, near):
+async def test_a_delayed_flush_invalidates_concurrent_fetches(slow, near):
     await slow.store(b"key", b"1")
     await near.flush(START + 5)
     slow.seconds = 4.9
@@ -249,7 +249,7 @@ async def test_a_delayed_flush_takes_what_is_fetched_meanwhile(slow, near):
     await settle()
     slow.seconds = 5.1
     slow.after.set()
-    assert await asking == b"1"  # asked for before
+    assert await asking == b"1"  # requested before the flush
     assert near.peek_cached(b"key") is UNKNOWN
     assert await value(near) is None
 
@@ -267,13 +267,13 @@ async def test_an_item_expires_although_its_copy_would_not(slow, near):
     assert replies == []
 
 
-async def test_what_is_not_there_is_asked_for_each_time(slow, near):
+async def test_absent_items_are_fetched_each_time(slow, near):
     assert await value(near) is None
     await slow.store(b"key", b"1")
     assert await value(near) == b"1"
 
 
-async def test_the_end_waits_for_questions_under_way(slow, near):
+async def test_closing_waits_for_requests_under_way(slow, near):
     slow.gate.clear()
     asking = asyncio.ensure_future(value(near))
     await settle()

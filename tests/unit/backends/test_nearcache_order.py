@@ -1,6 +1,6 @@
 """The near cache: reads of one server never go back in time.
 
-Each test holds a request back at the slow backend, before or after it is carried out, and reads
+Each test holds back a request at the slow backend, before or after it is carried out, and reads
 meanwhile.
 """
 
@@ -30,7 +30,7 @@ async def near(slow):
 
 
 class Held:
-    """A request to the slow backend that goes no further until `release`."""
+    """A request to the slow backend that is held back until `release`."""
 
     def __init__(self, slow, work, where):
         self._event = asyncio.Event()
@@ -115,9 +115,7 @@ async def test_a_copy_that_gets_confirms_is_kept(slow, near):
 
 
 @pytest.mark.parametrize("reads", [get, gets])
-async def test_a_write_that_is_acknowledged_late_does_not_hide_what_came_after_it(
-    slow, near, reads
-):
+async def test_a_write_acknowledged_late_does_not_hide_later_changes(slow, near, reads):
     writing = await unanswered(slow, near.put(of(b"mine")))
     await slow.store(KEY, b"other")
     assert await reads(near) == b"other"
@@ -152,7 +150,7 @@ async def test_a_fetch_that_gets_overtakes_leaves_no_copy_and_is_not_shared(slow
 
 
 async def test_a_fetch_that_another_fetch_overtakes_leaves_no_copy(slow, near):
-    """The first fetch is carried out after the second, which a write has made necessary."""
+    """The first fetch is carried out after the second, which a write made necessary."""
     await slow.store(KEY, b"old")
     first = await underway(slow, near.get_cached(KEY))
     await near.delete(KEY)
@@ -230,7 +228,7 @@ async def test_another_server_s_flush_that_gets_has_shown_is_shown_by_get(slow, 
     assert near.peek_cached(KEY) is UNKNOWN
 
 
-async def test_what_the_inner_backend_shows_without_waiting_counts_as_well(slow, near):
+async def test_states_peeked_from_the_inner_backend_count_as_well(slow, near):
     await near.put(of(b"old"))
     await slow.store(KEY, b"new")
     record = await slow.inner.get(KEY)
@@ -281,7 +279,7 @@ async def reply_to_get(engine):
 
 @pytest.mark.parametrize("change", ["set", "delete"])
 @pytest.mark.parametrize("command", COMMANDS)
-async def test_what_a_command_has_shown_get_shows_from_then_on(slow, near, command, change):
+async def test_get_shows_states_that_a_command_has_shown(slow, near, command, change):
     engine = StoreEngine(near, slow.clock, Counters())
     await near.put(of(b"old"))
     if change == "set":

@@ -1,4 +1,4 @@
-"""What backends promise, and what the reference says of it."""
+"""The promises of backends, and their description in the reference."""
 
 import pytest
 

@@ -39,7 +39,7 @@ def test_parts(text, host, path, options):
     "text",
     ["", "memory", "/a/b.json", "file:/a", "a b://", "gs://b?x", "gs://b?a=1&a=2", "gs://b#c"],
 )
-def test_what_is_no_url(text):
+def test_invalid_urls(text):
     with pytest.raises(ConfigError, match=r"^--backend: "):
         parse_url(text)
 
@@ -60,20 +60,20 @@ def test_a_relative_file(tmp_path, monkeypatch):
     ("text", "says"),
     [
         ("memory://here", "takes no path"),
-        ("memory://?x=1", "unknown option 'x'; it has none"),
-        ("file://", "names no file"),
+        ("memory://?x=1", "unknown option 'x'; it has no options"),
+        ("file://", "does not name a file"),
         ("file://host/a.json", "file:///absolute/path"),
-        ("file:///", "names no file"),
+        ("file:///", "does not name a file"),
         ("file:///tmp", "is a directory"),
         ("file:///tmp/x.json?compact=many", "compact must be a number"),
-        ("file:///tmp/x.json?sync=no", "its options are compact"),
+        ("file:///tmp/x.json?sync=no", "valid options are compact"),
         (
             "sqlite://localhost",
-            "unknown scheme 'sqlite'; known are file://, gcs://, gs://, memory://, redis://",
+            "unknown scheme 'sqlite'; known schemes are file://, gcs://, gs://, memory://, redis://",
         ),
     ],
 )
-def test_what_cannot_be_made(text, says):
+def test_backends_that_cannot_be_created(text, says):
     with pytest.raises(ConfigError, match=r"^--backend: ") as error:
         make(text)
     assert says in str(error.value)

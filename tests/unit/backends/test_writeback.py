@@ -47,7 +47,7 @@ async def test_of_many_sets_the_last_is_stored(slow, held):
     assert held.stats()["write_back_bytes"] == 0
 
 
-async def test_one_that_is_set_all_the_time_is_stored_all_the_same(slow, held):
+async def test_a_key_that_is_set_all_the_time_is_stored_regardless(slow, held):
     for number in range(30):
         await put(held, b"%d" % number)
         slow.seconds += 0.1
@@ -56,7 +56,7 @@ async def test_one_that_is_set_all_the_time_is_stored_all_the_same(slow, held):
 
 
 @pytest.mark.parametrize("change", ["put", "delete", "get"])
-async def test_what_depends_on_what_is_held_has_it_stored_first(slow, held, change):
+async def test_held_items_are_stored_before_operations_that_depend_on_them(slow, held, change):
     await put(held, b"1")
     assert held.peek(b"key") is UNKNOWN
     item = await held.get(b"key")
@@ -71,14 +71,14 @@ async def test_what_depends_on_what_is_held_has_it_stored_first(slow, held, chan
     assert (await held.get(b"key")).value == await slow.value(b"key") == b"2"
 
 
-async def test_deleting_whatever_is_there_drops_what_is_held(slow, held):
+async def test_an_unconditional_delete_drops_held_items(slow, held):
     await put(held, b"1")
     await held.delete(b"key")
     assert await held.get_cached(b"key") is None
     assert slow.calls["put"] == 0
 
 
-async def test_what_is_being_stored_is_shown_and_followed_in_order(slow, held):
+async def test_items_being_stored_are_shown_and_followed_in_order(slow, held):
     await put(held, b"1")
     slow.gate.clear()
     reading = asyncio.ensure_future(held.get(b"key"))
@@ -87,7 +87,7 @@ async def test_what_is_being_stored_is_shown_and_followed_in_order(slow, held):
     await put(held, b"2")
     assert held.peek_cached(b"key").value == b"2"
     slow.gate.set()
-    assert (await reading).value == b"1"  # it need not wait for later sets
+    assert (await reading).value == b"1"  # no need to wait for later sets
     assert (await held.get(b"key")).value == b"2"
     assert await slow.value(b"key") == b"2"
 
@@ -99,7 +99,7 @@ async def test_beyond_the_bound_sets_go_through(slow, held):
     assert await slow.value(b"other") == b"x" * 2_000
 
 
-async def test_failures_are_tried_again_and_reach_clients_when_they_last(slow, held, caplog):
+async def test_failures_are_retried_and_reach_clients_when_they_persist(slow, held, caplog):
     slow.failing = True
     await put(held, b"1")
     with pytest.raises(StorageError):
@@ -114,10 +114,10 @@ async def test_failures_are_tried_again_and_reach_clients_when_they_last(slow, h
     await let_it_write(slow, held)
     await put(held, b"4")
     assert (await held.get(b"key")).value == b"4"
-    assert sum("cannot be stored" in message for message in caplog.messages) == 1
+    assert sum("cannot store pending items" in message for message in caplog.messages) == 1
 
 
-async def test_the_end_stores_everything(slow, held):
+async def test_closing_stores_everything(slow, held):
     for number in range(50):
         await put(held, b"%d" % number, b"key%d" % number)
     await held.close()
@@ -127,7 +127,7 @@ async def test_the_end_stores_everything(slow, held):
     ]
 
 
-async def test_flushing_drops_what_is_held(slow, held):
+async def test_flushing_drops_held_items(slow, held):
     await put(held, b"1")
     await held.flush()
     assert await held.get_cached(b"key") is None
@@ -139,7 +139,7 @@ async def test_flushing_drops_what_is_held(slow, held):
     assert slow.calls["put"] == 0
 
 
-async def test_a_store_that_fails_behind_a_flush_does_not_come_back(slow, held):
+async def test_a_store_that_fails_before_a_flush_is_not_retried(slow, held):
     await put(held, b"1")
     slow.gate.clear()
     slow.seconds = 1
@@ -167,7 +167,7 @@ async def let_it_write(slow, held):
 
 
 @pytest.mark.parametrize("change", ["put", "delete"])
-async def test_what_was_acknowledged_stays_when_what_overwrites_it_fails(slow, held, change):
+async def test_acknowledged_items_stay_when_overwriting_them_fails(slow, held, change):
     await slow.store(b"key", b"old")
     await put(held, b"acknowledged")
     slow.failing = True
@@ -183,7 +183,7 @@ async def test_what_was_acknowledged_stays_when_what_overwrites_it_fails(slow, h
     assert held.stats()["write_back_bytes"] == 0
 
 
-async def test_what_was_acknowledged_is_shown_while_it_is_overwritten(slow, held):
+async def test_acknowledged_items_are_shown_while_they_are_overwritten(slow, held):
     await slow.store(b"key", b"old")
     await put(held, b"acknowledged")
     slow.gate.clear()
@@ -197,7 +197,7 @@ async def test_what_was_acknowledged_is_shown_while_it_is_overwritten(slow, held
     assert (slow.calls["put"], held.stats()["write_back_bytes"]) == (1, 0)
 
 
-async def test_one_that_is_held_may_be_set_again_although_the_bound_is_reached(slow, held):
+async def test_a_held_item_may_be_set_again_at_the_bound(slow, held):
     await put(held, b"x" * 8_000, b"large")
     for number in range(100):
         await put(held, b"%d" % number * 4_000, b"large")
@@ -206,15 +206,15 @@ async def test_one_that_is_held_may_be_set_again_although_the_bound_is_reached(s
     assert held.peek_cached(b"large").value == b"y" * 8_000
 
 
-async def test_the_bound_counts_what_items_cost(slow, held):
+async def test_the_bound_counts_the_cost_of_items(slow, held):
     for number in range(1_000):
         await put(held, b"", b"key%d" % number)
     assert held.stats()["write_back_items"] < 60
     assert slow.calls["put"] > 940
 
 
-async def test_what_depends_on_a_key_that_is_set_all_the_time_gets_through(slow, held):
-    """Otherwise a client that sets a key in a loop would keep others from deleting it."""
+async def test_reads_of_a_key_that_is_set_all_the_time_get_through(slow, held):
+    """Otherwise a client that sets a key in a loop would keep other clients from deleting it."""
     stop = False
 
     async def set_it():
@@ -233,7 +233,7 @@ async def test_what_depends_on_a_key_that_is_set_all_the_time_gets_through(slow,
     assert slow.calls["put"] <= 2
 
 
-async def test_what_fails_for_long_for_one_key_is_that_key_s_alone(slow, held):
+async def test_lasting_failures_of_one_key_do_not_affect_others(slow, held):
     inner_put = slow.inner.put
 
     async def refuse_one(record, replacing):
@@ -270,14 +270,14 @@ async def test_sets_are_held_again_once_the_backend_has_recovered(slow, held):
     with pytest.raises(StorageError):
         await put(held, b"2")
     slow.failing = False
-    await held.flush()  # no change is left whose success would show it
+    await held.flush()  # discards the changes whose success would show the recovery
     await put(held, b"3", b"other")
     before = slow.calls["put"]
     await put(held, b"4", b"other")
     assert slow.calls["put"] == before
 
 
-async def test_what_a_bug_keeps_from_being_stored_is_kept_and_the_bug_told(slow, held, caplog):
+async def test_items_not_stored_because_of_a_bug_are_kept_and_the_bug_logged(slow, held, caplog):
     inner_put = slow.inner.put
 
     async def broken(*arguments):
@@ -295,7 +295,7 @@ async def test_what_a_bug_keeps_from_being_stored_is_kept_and_the_bug_told(slow,
     assert held.stats()["write_back_bytes"] == 0
 
 
-async def test_what_was_carried_out_but_not_answered_is_stored_again(slow, held):
+async def test_unanswered_stores_are_repeated(slow, held):
     slow.losing = True
     await put(held, b"1")
     slow.seconds += 2
@@ -308,7 +308,7 @@ async def test_what_was_carried_out_but_not_answered_is_stored_again(slow, held)
     assert held.peek_cached(b"key") is UNKNOWN
 
 
-async def test_a_flush_that_fails_leaves_what_is_held(slow, held):
+async def test_a_flush_that_fails_leaves_held_items(slow, held):
     await slow.store(b"key", b"old")
     await put(held, b"1")
     slow.failing = True
@@ -342,7 +342,7 @@ async def test_nothing_is_stored_while_a_flush_is_under_way(slow, held):
     assert held.stats()["write_back_bytes"] == 0
 
 
-async def test_a_delayed_flush_takes_what_is_being_stored(slow, held):
+async def test_a_delayed_flush_removes_items_being_stored(slow, held):
     await put(held, b"1")
     await held.flush(START + 1.5)
     slow.gate.clear()
@@ -357,7 +357,7 @@ async def test_a_delayed_flush_takes_what_is_being_stored(slow, held):
     assert held.stats()["write_back_bytes"] == 0
 
 
-async def test_no_more_than_so_many_are_stored_at_once(slow):
+async def test_the_number_of_concurrent_stores_is_bounded(slow):
     held = WriteBack(slow, limit=10_000_000, clock=slow.clock, delay=1)
     await held.open()
     for number in range(1_000):
@@ -372,7 +372,7 @@ async def test_no_more_than_so_many_are_stored_at_once(slow):
 
 
 @pytest.mark.parametrize("how", ["failing", "hanging"])
-async def test_the_end_comes_although_time_stands_still(slow, held, caplog, monkeypatch, how):
+async def test_closing_ends_although_the_clock_stands_still(slow, held, caplog, monkeypatch, how):
     monkeypatch.setattr("memlite.backends.writeback._CLOSE_SECONDS", 0.3)
     monkeypatch.setattr("memlite.backends.writeback._RETRY_SECONDS", 0.05)
     for number in range(3):
@@ -385,10 +385,10 @@ async def test_the_end_comes_although_time_stands_still(slow, held, caplog, monk
         await held.close()
     assert slow.closed
     assert slow.under_way == 0
-    assert any("3 items are lost" in message for message in caplog.messages)
+    assert any("lost 3 items" in message for message in caplog.messages)
 
 
-async def test_what_was_held_outlives_an_outage(slow, held):
+async def test_held_items_survive_an_outage(slow, held):
     acknowledged = {}
     slow.failing = True
     for number in range(60):
@@ -408,7 +408,7 @@ async def test_what_was_held_outlives_an_outage(slow, held):
 
 @pytest.fixture
 def unconfirmed(slow):
-    """Let the backend carry out all changes, and say that no replica has confirmed them."""
+    """Make the backend carry out all changes and report that no replica has confirmed them."""
     inner = slow.inner
 
     def carried_out(change):
@@ -423,7 +423,7 @@ def unconfirmed(slow):
     return inner
 
 
-async def test_what_no_replica_has_confirmed_is_not_stored_again(slow, held, unconfirmed, caplog):
+async def test_unconfirmed_items_are_not_stored_again(slow, held, unconfirmed, caplog):
     for value in (b"1", b"2"):
         await put(held, value)
         await let_it_write(slow, held)
@@ -436,7 +436,7 @@ async def test_what_no_replica_has_confirmed_is_not_stored_again(slow, held, unc
     assert sum("may be lost: the change was made" in one for one in caplog.messages) == 1
 
 
-async def test_commands_get_no_error_of_what_was_held_before_them(slow, held, unconfirmed):
+async def test_commands_do_not_report_errors_of_earlier_held_items(slow, held, unconfirmed):
     await put(held, b"1")
     found = await held.get(b"key")
     assert found.value == b"1"
@@ -447,9 +447,7 @@ async def test_commands_get_no_error_of_what_was_held_before_them(slow, held, un
 
 
 @pytest.mark.parametrize("change", ["delete", "flush"])
-async def test_what_an_unconfirmed_change_has_removed_stays_removed(
-    slow, held, unconfirmed, change
-):
+async def test_items_removed_by_an_unconfirmed_change_stay_removed(slow, held, unconfirmed, change):
     await put(held, b"1")
     with pytest.raises(UnconfirmedError):
         await (held.delete(b"key") if change == "delete" else held.flush())

@@ -138,12 +138,12 @@ def test_gets_are_split_as_by_the_scanner(gets, others, missing):
         b"",
     ],
 )
-def test_what_is_no_reply_to_a_get_is_left(data):
+def test_data_other_than_replies_to_gets_is_left(data):
     assert split_gets(data) == ([], 0)
     assert split_gets(HIT + data) == ([HIT[:-5]], len(HIT))
 
 
-# What a hostile node makes of replies
+# Fragments of which a hostile node makes replies.
 FRAGMENTS = [
     b"VALUE ", b"VA ", b"VALUE k 0 3\r\n", b"VALUE k 0 3 9\r\n", b"VA 3 t1\r\n", b"abc\r\n",
     b"END\r\n", b"STORED\r\n", b"END", b"V", b"k", b"3", b"-1", b"1_0", b"1000", b" ", b"\r", b"\n",
@@ -159,7 +159,7 @@ def test_gets_of_a_hostile_node(data):
 
 
 def split_in_pieces(scanner, split, data, size):
-    """Return the replies in pieces of data up to the first that is refused, and the refusal."""
+    """Return the replies in pieces of data up to the first refused one, and the refusal."""
     found = []
     for at in range(0, len(data), size):
         try:

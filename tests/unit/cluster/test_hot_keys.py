@@ -1,4 +1,4 @@
-"""The list of hot keys, and the document that has it."""
+"""The list of hot keys, and the document that contains it."""
 
 import json
 from dataclasses import replace
@@ -26,7 +26,7 @@ def test_hot_keys_are_promoted_and_demoted() -> None:
     assert all(HotKey.decode(entry.encode()) == entry for entry in two)
 
 
-def test_what_people_promote_is_not_automatic() -> None:
+def test_manual_promotions_are_not_automatic() -> None:
     automatic = promote((), [b"a"], 5, automatic=True)
     assert automatic == (HotKey(b"a", 5, automatic=True),)
     assert promote(automatic, [b"a"], 6, automatic=True) == automatic
@@ -35,7 +35,7 @@ def test_what_people_promote_is_not_automatic() -> None:
 
 def test_there_are_not_too_many() -> None:
     listed = promote((), [b"%d" % number for number in range(64)], 1)
-    with pytest.raises(ConfigError, match=r"65 hot keys, .* are more than 64"):
+    with pytest.raises(ConfigError, match=r"65 hot keys, .* exceed the limit of 64"):
         promote(listed, [b"a"], 2)
     assert promote(listed, [b"1"], 2) == listed
     assert len(demote(listed, [b"1"], 2)) == 64
@@ -43,7 +43,7 @@ def test_there_are_not_too_many() -> None:
 
 @pytest.mark.parametrize("key", [b"", b"x" * 251, b"a " + b"x" * 185])
 def test_a_key_that_cannot_be_sent(key: bytes) -> None:
-    with pytest.raises(ConfigError, match=r"a hot key .*has 1 to"):
+    with pytest.raises(ConfigError, match=r"a hot key .*must have 1 to"):
         promote((), [key], 1)
 
 
@@ -70,7 +70,7 @@ def test_the_document_has_them() -> None:
         7,
     ],
 )
-def test_what_is_no_hot_key(entry: object) -> None:
+def test_invalid_hot_keys(entry: object) -> None:
     fields = json.loads(Document(7, MEMBERS).encode())
     with pytest.raises(DocumentError):
         Document.decode(json.dumps({**fields, "hot_keys": [entry]}).encode())

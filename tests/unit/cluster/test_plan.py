@@ -1,4 +1,4 @@
-"""The planned move of keys, from dumps that are given line by line."""
+"""The planned move of keys, from key dumps read line by line."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def line(key: bytes, size: int = 100) -> bytes:
 
 
 def planned(before: Topology, after: Topology, keys: Sequence[bytes] = KEYS) -> Plan:
-    """Return the plan for keys that are where they belong."""
+    """Return the plan for keys that are stored on their owners."""
     counted = surveys(before, after)
     router = before.router()
     for key in keys:
@@ -31,7 +31,7 @@ def planned(before: Topology, after: Topology, keys: Sequence[bytes] = KEYS) -> 
 
 
 @pytest.mark.parametrize("hash_name", HASHES)
-def test_what_the_routers_say_moves(hash_name: str) -> None:
+def test_keys_move_as_the_routers_say(hash_name: str) -> None:
     before = parse_nodes("a:1,b:1,c:1", hash_name)
     after = changed(before, ["d:1"], ["b:1"])
     plan = planned(before, after)
@@ -43,7 +43,7 @@ def test_what_the_routers_say_moves(hash_name: str) -> None:
         assert plan.arrive[index].items == sum(one != node.name == two for one, two in names)
         assert plan.leave[index].bytes == 100 * plan.leave[index].items
     assert [node.address.host for node in plan.nodes] == ["a", "b", "c", "d"]
-    assert plan.leave[1] == plan.held[1]  # all of a node that goes
+    assert plan.leave[1] == plan.held[1]  # a removed node loses all keys
     assert plan.total.items == len(KEYS)
     assert plan.elsewhere.items == 0
 
@@ -58,7 +58,7 @@ def test_items_that_proxies_do_not_see_are_left_out() -> None:
     seen = sum(before.router().index(key) == 0 for key in KEYS)
     assert plan.elsewhere.items == len(KEYS) - seen
     assert plan.leave[0].items <= seen
-    assert " items on nodes that have not their key" in as_text(plan)
+    assert " items on nodes that do not own their key" in as_text(plan)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_text_and_json() -> None:
 def test_empty_nodes() -> None:
     before = parse_nodes("a:1")
     plan = planned(before, changed(before, ["b:1"], []), [])
-    assert as_text(plan).splitlines()[-1] == "0 of 0 items would change their node: 0 B of 0 B"
+    assert as_text(plan).splitlines()[-1] == "0 of 0 items would move: 0 B of 0 B"
 
 
 def test_members_are_sorted_by_name_and_named_by_their_address() -> None:
@@ -101,13 +101,13 @@ def test_members_are_sorted_by_name_and_named_by_their_address() -> None:
 @pytest.mark.parametrize(
     ("add", "remove", "message"),
     [
-        (["a:1"], [], "--add: a:1 at a:1 is there already"),
-        (["x=b:1"], [], "--add: x at b:1 is there already"),
-        (["c:1", "c:1"], [], "--add: c:1 at c:1 is there already"),
+        (["a:1"], [], "--add: node a:1 at a:1 already exists"),
+        (["x=b:1"], [], "--add: node x at b:1 already exists"),
+        (["c:1", "c:1"], [], "--add: node c:1 at c:1 already exists"),
         (["c:none"], [], "--add: not HOST:PORT"),
         (["=c:1"], [], "--add: a name must be text without spaces, not ''"),
         (["a b=c:1"], [], "--add: a name must be text without spaces, not 'a b'"),
-        ([], ["c"], "--remove: there is no node 'c'; there are a:1, b:1"),
+        ([], ["c"], "--remove: unknown node 'c'; known nodes: a:1, b:1"),
         ([], ["a:1", "b:1"], "--remove: no node would be left"),
     ],
 )

@@ -22,7 +22,7 @@ def test_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert output.splitlines()[:3] == [
         "foo",
         "  node    127.0.0.1 at 127.0.0.1:11211",
-        "  hash    3675831724 (MD5, its first 32 bits)",
+        "  hash    3675831724 (first 32 bits of the MD5)",
     ]
     assert output.splitlines()[3].startswith("  point   3682376632 (")
 
@@ -43,7 +43,7 @@ def test_every_hash_explains_itself(capsys: pytest.CaptureFixture[str], hash_nam
 
 def test_a_hash_tag_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     output = route(capsys, "user:{42}", "--nodes", NODES, "--hash-tag", "{}")
-    assert "  hashed  42, by the hash tag {}\n" in output
+    assert "  hashed  42 (hash tag {})\n" in output
 
 
 def test_a_topology_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,10 +61,10 @@ def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ((), "cluster: the following arguments are required: COMMAND"),
         (("route", "k"), "one of the arguments --nodes --topology --cluster is required"),
-        (("route", "a b", "--nodes", "a"), "cluster route: a key has 1 to 250 bytes"),
-        (("route", "", "--nodes", "a"), "cluster route: a key has 1 to 250 bytes"),
-        (("route", "k" * 251, "--nodes", "a"), "cluster route: a key has 1 to 250 bytes"),
-        (("route", "k", "--topology", "f", "--hash", "jump"), "--hash is for --nodes"),
+        (("route", "a b", "--nodes", "a"), "cluster route: a key must have 1 to 250 bytes"),
+        (("route", "", "--nodes", "a"), "cluster route: a key must have 1 to 250 bytes"),
+        (("route", "k" * 251, "--nodes", "a"), "cluster route: a key must have 1 to 250 bytes"),
+        (("route", "k", "--topology", "f", "--hash", "jump"), "--hash applies only to --nodes"),
         (("route", "k", "--nodes", "a", "--topology", "f"), "not allowed with argument --nodes"),
     ],
 )

@@ -325,11 +325,11 @@ def test_unrelated_variables_are_ignored():
         (["-m", "0"], ["-m", "at least 1"]),
         (["-B", "http"], ["-B", "auto, ascii, binary"]),
         (["--dialect", "redis"], ["--dialect", "memcached, lite"]),
-        (["--dialect", "lite", "-Y", "users"], ["--dialect lite", "leave out -Y"]),
-        (["--dialect", "lite", "-S"], ["--dialect lite", "leave out -S"]),
-        (["--dialect", "lite", "-U", "11211"], ["--dialect lite", "leave out -U"]),
-        (["--dialect", "lite", "-B", "auto"], ["--dialect lite", "leave out -B auto"]),
-        (["--dialect", "lite", "-B", "binary"], ["--dialect lite", "leave out -B binary"]),
+        (["--dialect", "lite", "-Y", "users"], ["--dialect lite", "omit -Y"]),
+        (["--dialect", "lite", "-S"], ["--dialect lite", "omit -S"]),
+        (["--dialect", "lite", "-U", "11211"], ["--dialect lite", "omit -U"]),
+        (["--dialect", "lite", "-B", "auto"], ["--dialect lite", "omit -B auto"]),
+        (["--dialect", "lite", "-B", "binary"], ["--dialect lite", "omit -B binary"]),
         (["-R", "0"], ["-R", "at least 1"]),
         (["-b", "0"], ["-b", "at least 1"]),
         (["-f", "1"], ["-f", "more than 1"]),
@@ -433,7 +433,7 @@ def test_invalid_environment_variables():
         ("listen = [{}]", "listen: cannot be a dict"),
         ("listen = []", "listen: has an empty address"),
         ("extended = {nonsense = 1}", "unknown option 'nonsense'"),
-        ("extended = {modern = false}", "leave it out"),
+        ("extended = {modern = false}", "omit it"),
         ("extended = {modern = 1}", "modern takes no value"),
     ],
 )
@@ -622,7 +622,7 @@ def test_a_growth_factor_is_read_as_written(factor):
 def test_nul_characters_in_paths_are_refused(tmp_path):
     file = tmp_path / "memlite.toml"
     file.write_text('pidfile = "a\\u0000b"\n')
-    with pytest.raises(ConfigError, match="must not hold a NUL"):
+    with pytest.raises(ConfigError, match="must not contain a NUL"):
         load(["--config", str(file)], {})
 
 

@@ -11,7 +11,7 @@ from memlite.core.build import build_of, describe_build, extension, running_buil
 
 
 def test_the_running_build_is_the_one_under_test():
-    # Otherwise the tests of the compiled wheel could pass on the sources in the checkout.
+    # Otherwise the tests of the compiled wheel could pass with the sources of the checkout.
     compiled = os.environ.get("MEMLITE_TEST_BUILD") == "compiled"
     assert (running_build() == "compiled") == compiled
 

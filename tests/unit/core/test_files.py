@@ -1,4 +1,4 @@
-"""Reading what is named as a file: files, pipes, devices and folders."""
+"""Reading paths that are given as files: files, pipes, devices and folders."""
 
 import os
 import socket
@@ -28,7 +28,7 @@ def test_a_file_up_to_the_limit(tmp_path: Path) -> None:
         read_whole(str(file), LIMIT - 1)
 
 
-def test_what_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_paths(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_whole(tmp_path / "absent", LIMIT)
     with pytest.raises(IsADirectoryError):
@@ -53,7 +53,7 @@ def test_a_pipe_with_a_writer(tmp_path: Path, pieces: list[bytes]) -> None:
 @pytest.mark.parametrize("patience", [0.0, 0.05])
 def test_a_pipe_that_does_not_end(tmp_path: Path, patience: float) -> None:
     path = pipe(tmp_path)
-    text = f"not a file, and it has not come to an end within {patience:g} s"
+    text = f"not a regular file, and no end of input within {patience:g} s"
     with pytest.raises(TimeoutError) as nobody:
         read_whole(path, LIMIT, patience)
     assert nobody.value.strerror == text
@@ -72,7 +72,7 @@ def test_devices() -> None:
         read_whole("/dev/zero", LIMIT)
 
 
-def test_what_others_may_open(tmp_path: Path) -> None:
+def test_files_that_others_may_open(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     for harmless in (file, tmp_path, tmp_path / "absent"):
@@ -81,5 +81,5 @@ def test_what_others_may_open(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(tmp_path / "socket"))
         for path in (tmp_path / "pipe", tmp_path / "link", "/dev/null", str(tmp_path / "socket")):
-            with pytest.raises(OSError, match="not a file, but a pipe, a device or a socket"):
+            with pytest.raises(OSError, match="not a regular file, but a pipe, device or socket"):
                 check_regular(path)

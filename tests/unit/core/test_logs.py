@@ -69,7 +69,7 @@ def test_the_first_failure_is_written_and_then_one_line_in_each_interval(text: L
     assert text.lines() == []
     text.now += 2 * INTERVAL
     text.handler.report()
-    assert text.lines() == ["memlite: error: failed again"]  # it was only one
+    assert text.lines() == ["memlite: error: failed again"]  # a single failure has no count
 
 
 def test_after_a_quiet_interval_the_next_failure_is_written_at_once(text: Log) -> None:
@@ -98,7 +98,7 @@ def test_classes_do_not_hide_each_other(text: Log) -> None:
     assert text.lines() == [f"memlite: error: {name}" for name in ("one", "two", "rare", "rare")]
 
 
-def test_the_end_tells_of_what_was_held_back(text: Log) -> None:
+def test_the_end_reports_messages_held_back(text: Log) -> None:
     for _ in range(3):
         text.logger.info("failed", extra=failure("broken"))
     text.now += 1
@@ -135,7 +135,7 @@ def test_the_number_of_classes_is_bounded(text: Log) -> None:
     assert not text.handler._classes
 
 
-def test_what_is_held_back_keeps_no_objects(text: Log) -> None:
+def test_messages_held_back_keep_no_objects(text: Log) -> None:
     class Big:
         def __str__(self) -> str:
             return "big"
@@ -198,7 +198,7 @@ def test_failures_in_json(log: Log) -> None:
     assert "exception" not in others
 
 
-def test_what_is_no_text_is_escaped(log: Log) -> None:
+def test_bytes_that_are_not_text_are_escaped(log: Log) -> None:
     log.logger.error("no file %s", "\udcff", extra=event("no_file", file="a\udcff\n"))
     (found,) = log.objects()
     assert (found["message"], found["file"]) == ("no file \\udcff", "a\\udcff\n")

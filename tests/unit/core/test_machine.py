@@ -1,4 +1,4 @@
-"""What the process may use of the machine."""
+"""The machine's resources that the process may use."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from memlite.core.machine import free_memory, usable_cores
 
 
 def group_of(root: Path) -> Path:
-    """Return where this process's control group would be below `root`, as a folder."""
+    """Create the folder of this process's control group below `root`, and return it."""
     text = Path("/proc/self/cgroup").read_text()
     own = next((line[3:] for line in text.splitlines() if line.startswith("0::")), "")
     group = root / own.lstrip("/")
@@ -27,7 +27,7 @@ def test_cores_are_those_it_may_run_on_or_the_time_of_fewer(tmp_path: Path) -> N
     assert usable_cores(tmp_path) == available
 
 
-def test_memory_is_what_the_machine_has_or_what_the_group_has_left(tmp_path: Path) -> None:
+def test_memory_is_that_of_the_machine_or_of_the_control_group(tmp_path: Path) -> None:
     meminfo = tmp_path / "meminfo"
     assert free_memory(tmp_path, meminfo) is None
     meminfo.write_text("MemTotal:  9000 kB\nMemAvailable:    1000 kB\n")

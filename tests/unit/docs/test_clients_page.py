@@ -1,4 +1,4 @@
-"""The page on clients lists the tested versions, which are the locked ones."""
+"""The page on clients lists the tested versions, which equal the locked versions."""
 
 import re
 import runpy

@@ -1,4 +1,4 @@
-"""An engine over the memory backend, with a clock that the tests move."""
+"""An engine over the memory backend, with a clock that the tests advance."""
 
 from memlite.core.clock import Clock
 from memlite.engine import MemoryEngine
@@ -25,7 +25,7 @@ class Fixture:
         self.engine = MemoryEngine(table, self.clock, self.counters, **options)
 
     def wait(self, seconds):
-        """Move the clock, and tick as the server does."""
+        """Advance the clock, and tick as the server does."""
         self.monotonic += seconds
         self.clock.tick()
         self.engine.tick()

@@ -30,7 +30,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.now = START
         self.flush_at = None
         self.model = {}
-        self.uniques = {}  # of every item seen so far, with the entry it belongs to
+        self.uniques = {}  # every item's unique seen so far, with its entry
         self.gets = self.sets = 0
 
     def expires(self, exptime):

@@ -159,7 +159,7 @@ def test_incr_and_decr(one):
     assert one.counters.cmd_set == 1
 
 
-def test_counting_what_is_no_number_is_neither_hit_nor_miss(one):
+def test_counting_a_non_number_is_neither_hit_nor_miss(one):
     one.set(b"a", b"x")
     assert one.engine.incr(b"a", 1) is Outcome.NON_NUMERIC
     assert one.engine.decr(b"a", 1) is Outcome.NON_NUMERIC
@@ -174,7 +174,7 @@ def test_counting_in_place_leaves_it_known_whether_it_was_read(one, value):
     assert not one.engine.peek(b"n").fetched
     one.engine.fetch(b"n")
     one.engine.incr(b"n", 1)
-    assert one.engine.peek(b"n").fetched == (value == b"10")  # a longer one is a new item
+    assert one.engine.peek(b"n").fetched == (value == b"10")  # a longer number makes a new item
 
 
 def test_counting_in_place_stores_no_new_item(one):

@@ -48,7 +48,7 @@ def test_an_item_without_exptime_stays(one):
     ids=["delete", "touch", "gat", "incr", "decr", "add", "replace", "append", "prepend", "cas"],
 )
 @pytest.mark.parametrize("gone", ["expired", "flushed"])
-def test_commands_find_nothing_of_what_is_gone(one, command, result, gone):
+def test_commands_do_not_find_expired_or_flushed_items(one, command, result, gone):
     one.set(b"a", b"1", exptime=10)
     if gone == "expired":
         one.wait(10)
@@ -189,7 +189,7 @@ def test_delayed_flush_at_a_time_gone_by_is_now(one):
 
 
 @pytest.mark.parametrize(("second", "flushed_after"), [(20, 20), (5, 5)])
-def test_a_later_delayed_flush_replaces_the_one_that_waits(one, second, flushed_after):
+def test_a_later_delayed_flush_replaces_the_pending_one(one, second, flushed_after):
     one.set(b"a")
     one.engine.flush_all(10)
     one.engine.flush_all(second)
@@ -202,7 +202,7 @@ def test_a_later_delayed_flush_replaces_the_one_that_waits(one, second, flushed_
     assert one.value(b"a") == b"value"
 
 
-def test_a_flush_now_cancels_the_one_that_waits(one):
+def test_an_immediate_flush_cancels_the_pending_one(one):
     one.engine.flush_all(10)
     one.engine.flush_all(0)
     one.set(b"a")
@@ -252,7 +252,7 @@ def sweep(one):
         pass
 
 
-def test_crawl_removes_what_has_expired(one):
+def test_crawl_removes_expired_items(one):
     one.set(b"keeps")
     one.set(b"later", exptime=100)
     one.set(b"unfetched", exptime=10)
@@ -281,13 +281,13 @@ def test_crawling_takes_small_steps(one):
     assert one.counters.crawler_items_checked == 4
     assert len(one.engine.table) == 6
     assert one.engine.crawling
-    one.engine.crawl()  # which goes on, and does not begin again
+    one.engine.crawl()  # continues, and does not start over
     sweep(one)
     assert one.counted("lru_crawler_starts", "crawler_items_checked") == (1, 10)
     assert not one.engine.crawling
 
 
-def test_expired_items_are_looked_for_by_itself_less_often_where_there_are_none(one):
+def test_automatic_crawls_become_rarer_when_they_find_nothing(one):
     starts = []
     one.set(b"a", exptime=100)
     for second in range(1, 2000):
@@ -295,7 +295,7 @@ def test_expired_items_are_looked_for_by_itself_less_often_where_there_are_none(
         if one.engine.crawling:
             starts.append(second)
         sweep(one)
-    # The first found something, the fourth nothing.
+    # The first crawl found something, the fourth nothing.
     assert starts == [60, 180, 240, 360, 600, 1080, 1980]
     assert one.counters.crawler_reclaimed == 1
     one.engine.crawls = False
@@ -321,7 +321,7 @@ def test_expired_items_are_looked_for_by_itself_less_often_where_there_are_none(
     ids=["set", "framed", "add", "replace", "append", "cas", "ms", "ms MR", "too large", "me"],
 )
 @pytest.mark.parametrize("gone", ["expired", "flushed"])
-def test_commands_count_what_is_gone_once(one, command, gone):
+def test_commands_count_expired_or_flushed_items_once(one, command, gone):
     one.set(b"a", b"1", exptime=10)
     if gone == "expired":
         one.wait(10)

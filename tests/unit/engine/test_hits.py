@@ -146,7 +146,7 @@ def test_hit_and_collect_agree_with_fetch(stored, asked, wait, prefixes):
 
 
 @pytest.mark.parametrize("few", [0, FEW])
-def test_what_has_expired_is_counted_once_however_often_one_get_asks_for_it(few):
+def test_an_expired_item_is_counted_once_however_often_one_get_names_it(few):
     one = Fixture(policy=S3Fifo)
     one.engine.table._few = few  # with more, the index has many dicts
     one.engine.table.flush()

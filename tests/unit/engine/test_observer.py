@@ -1,4 +1,4 @@
-"""What the engine reports to an observer, where tests over the network cannot check it."""
+"""The engine's reports to an observer that tests over the network cannot check."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.unit.engine.fixture import Fixture, size_of
 
 
 class Notes:
-    """Records what is reported."""
+    """An observer that records all reports."""
 
     def __init__(self, commands=True):
         self.wants_commands = commands
@@ -83,7 +83,7 @@ def test_evictions_are_told_whether_or_not_commands_are(commands):
     assert len(told) == (5 if commands else 1)
 
 
-def test_an_eviction_of_what_has_expired_is_none(one):
+def test_evicting_an_expired_item_is_not_an_eviction(one):
     one = Fixture(size_of(b"a", b"x", expires=1.0))
     notes = Notes(commands=False)
     one.engine.observe(None, notes)
@@ -93,7 +93,7 @@ def test_an_eviction_of_what_has_expired_is_none(one):
     assert notes.take() == []
 
 
-def test_what_is_counted_does_not_depend_on_who_watches():
+def test_counts_do_not_depend_on_watchers():
     counted = []
     for observer in (None, Notes()):
         for prefixes in (None, PrefixStats()):

@@ -168,7 +168,7 @@ def test_incr_wraps_and_decr_stops(start, delta):
 
 
 @given(st.integers(0, 2**64 - 1), st.lists(st.integers(-(2**64) + 1, 2**64 - 1), max_size=10))
-def test_what_is_stored_can_be_counted_again(number, deltas):
+def test_results_of_counting_can_be_counted_again(number, deltas):
     value = b"%d" % number
     for delta in deltas:
         outcome, number, content = semantics.count(item(value), delta)
@@ -224,7 +224,7 @@ def test_store(mode, current, options, outcome, content):
     assert semantics.store(current, NEW, mode, **options) == (outcome, content)
 
 
-def test_what_is_stored_as_stale_leaves_the_win_to_who_has_it():
+def test_storing_as_stale_leaves_the_win_with_its_holder():
     current = item()
     current.meta_flags = MetaFlags(stale=True, won=True)
     stored = semantics.store(current, NEW, Mode.SET, unique=5, accept_older=True)

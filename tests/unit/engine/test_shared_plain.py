@@ -1,4 +1,4 @@
-"""Shortcuts for plain shared items do what the general way does, also if others change the item."""
+"""Shortcuts for plain shared items act as the general path, even under concurrent changes."""
 
 import random
 from collections.abc import Callable
@@ -24,7 +24,7 @@ TWINS = [False, pytest.param(True, marks=pytest.mark.skipif(native() is None, re
 
 
 def make(kind: type[SharedEngine], compiled: bool, cas: bool = True) -> SharedEngine:
-    # Nothing is evicted, whose moment depends on how many records were written.
+    # Nothing is evicted: the time of an eviction depends on the number of records written.
     mapping = Mapping(16 * MEGABYTE, 64 * 1024, 2, compiled=compiled)
     items = SharedItems(mapping, 16 * MEGABYTE)
     return kind(items, Clock(), Counters(), item_size=64 * 1024, cas=cas)
@@ -64,7 +64,7 @@ def number(engine: SharedEngine, key: bytes, delta: int, down: bool) -> object:
 
 
 def stored(engine: SharedEngine, key: bytes) -> object:
-    """Return what there is of an item, without reading it; uniques are the table's own."""
+    """Return an item's state without reading it; uniques are the table's own, and left out."""
     item = engine.table.get(key)
     if item is None or (item.expires and item.expires <= engine.clock.now()):
         return None
@@ -119,7 +119,7 @@ def result(engine: SharedEngine, command: Command) -> object:
 
 @pytest.mark.parametrize("compiled", TWINS)
 @pytest.mark.parametrize("cas", [True, False])
-def test_shortcuts_do_what_the_general_way_does(compiled: bool, cas: bool) -> None:
+def test_shortcuts_agree_with_the_general_path(compiled: bool, cas: bool) -> None:
     quick, general = (make(kind, compiled, cas) for kind in (PlainSharedEngine, SharedEngine))
     chance = random.Random(3)
     for at in range(COMMANDS):
@@ -142,11 +142,11 @@ CHANGES: dict[str, tuple[Callable[[SharedEngine], Any], Any, bytes | None]] = {
     "decr": (lambda e: e.decr(b"a", 5), 15, b"15"),
     "add": (lambda e: e.add(b"a", 0, 0, b"new"), Outcome.NOT_STORED, b"20"),
 }
-"""What they do to an item that another has just stored, of the value 20."""
+"""Commands, their outcomes, and the values they leave if another process has just stored 20."""
 
 
 class _Interrupted:
-    """A table that another process changes after an item was read, some times."""
+    """A table that another process changes after each of the first `times` reads."""
 
     def __init__(self, engine: SharedEngine, times: int, change: Callable[[], object]) -> None:
         self._table, self._times, self._change = engine._shared, times, change

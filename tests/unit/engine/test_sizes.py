@@ -97,7 +97,7 @@ def chunk_sizes_of_memcached(*flags):
     process = subprocess.Popen(
         [*command, "-p", str(unused_port()), *flags], stderr=subprocess.PIPE, text=True
     )
-    # The lines end when it listens; if it never does, a timer ends them.
+    # The output ends when memcached listens; if it never does, a timer kills it.
     timer = threading.Timer(20, process.kill)
     timer.start()
     sizes = []

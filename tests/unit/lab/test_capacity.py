@@ -1,4 +1,4 @@
-"""How much a server can take: the closed form of M/M/1, and what must hold of any."""
+"""Sustainable rates of servers: the closed form of M/M/1, and general properties."""
 
 import math
 

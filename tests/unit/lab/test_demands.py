@@ -62,11 +62,11 @@ def test_a_fit_beside_a_known_station_with_think_time() -> None:
         (lambda: service_demand([-1], [1]), "utilisations"),
         (lambda: service_demand([1], [0]), "throughputs"),
         (lambda: service_demand([1], [1], 1.0), "confidence"),
-        (lambda: fit_demands([Station("s", 0)], [], [1], [1.0]), "no demand"),
+        (lambda: fit_demands([Station("s", 0)], [], [1], [1.0]), "must name at least one station"),
         (lambda: fit_demands([Station("s", 0)], ["s"], [1], [0.0]), "positive throughputs"),
         (
             lambda: fit_demands([Station("s", 0), Station("t", 0)], ["s", "t"], [1], [1.0]),
-            "2 demands cannot be found from 1",
+            "2 demands cannot be estimated from 1",
         ),
     ],
 )

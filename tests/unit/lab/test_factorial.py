@@ -1,4 +1,4 @@
-"""Factorial experiments: Jain's worked examples, and what must hold of any."""
+"""Factorial experiments: Jain's worked examples, and general properties."""
 
 import itertools
 import math
@@ -107,7 +107,7 @@ def test_the_example_of_one_factor() -> None:
     assert (effect.values[0,] - reach, effect.values[0,] + reach) == pytest.approx(
         (-71.0, 44.4), abs=0.1
     )
-    from scipy import stats  # slow: not while tests are collected
+    from scipy import stats  # slow: not imported while tests are collected
 
     peer = stats.f_oneway(*CODE_SIZES.values())
     assert (effect.f_statistic, effect.p_value) == pytest.approx((peer.statistic, peer.pvalue))
@@ -238,7 +238,7 @@ def fitted(
 
 
 def test_analysis_of_variance_and_intervals_are_those_of_least_squares() -> None:
-    """A regression on indicators is another way to all of it, with a full set of formulas."""
+    """A regression on indicators gives the same figures in another way, with other formulas."""
     random = np.random.default_rng(5)
     levels = list(itertools.product(range(3), range(2), range(4)))
     responses = {one: list(random.normal(10 + one[0] * one[2], 1, size=2)) for one in levels}
@@ -249,7 +249,7 @@ def test_analysis_of_variance_and_intervals_are_those_of_least_squares() -> None
         axes for size in range(4) for axes in itertools.combinations(range(3), size)
     ]
 
-    from scipy import stats  # slow: not while tests are collected
+    from scipy import stats  # slow: not imported while tests are collected
 
     def columns(at: Sequence[int], axes: Sequence[int]) -> list[float]:
         # Levels against the first, coded so that columns sum to 0.
@@ -303,14 +303,14 @@ def simulated(seed: int, *, multiplies: bool) -> dict[tuple[int, ...], list[floa
 
 
 @pytest.mark.parametrize("multiplies", [True, False])
-def test_the_model_that_the_responses_are_from_is_found(multiplies: bool) -> None:
+def test_the_model_that_generated_the_responses_is_found(multiplies: bool) -> None:
     for seed in range(20):
         models = compare_models(["a", "b"], simulated(seed, multiplies=multiplies))
         assert models.better.multiplicative == multiplies
         assert abs(models.advantage) > 1.92
 
 
-def test_nineteen_of_twenty_intervals_contain_what_is_true() -> None:
+def test_nineteen_of_twenty_intervals_contain_the_true_value() -> None:
     contained = wrong = 0
     for seed in range(200):
         result = analyse_factorial(["a", "b"], simulated(seed, multiplies=False))
@@ -346,14 +346,14 @@ def test_responses_without_variation_favour_no_model() -> None:
     [
         ([], {(): [1.0]}, "1 to 16 factors"),
         (["a", "a"], WITHOUT_REPETITIONS, "different names"),
-        (["a"], {(0,): [1.0]}, "all 2 combinations"),
-        (["a"], {(0,): [1.0], (2,): [1.0]}, "all 3 combinations"),
-        (["a"], {(0, 0): [1.0], (0, 1): [1.0]}, "one for each factor"),
-        (["a"], {}, "one for each factor"),
+        (["a"], {(0,): [1.0]}, "exactly the 2 combinations"),
+        (["a"], {(0,): [1.0], (2,): [1.0]}, "exactly the 3 combinations"),
+        (["a"], {(0, 0): [1.0], (0, 1): [1.0]}, "one level for each factor"),
+        (["a"], {}, "one level for each factor"),
         (["a"], {(0,): [1.0], (1,): [1.0, 2.0]}, "same number"),
         (["a"], {(0,): [], (1,): []}, "at least one"),
-        (["a"], {(0,): [1.0], (1,): [math.nan]}, "must be numbers"),
-        (["a"], {(0,): [1.0], (1,): [1e200]}, "can be squared"),
+        (["a"], {(0,): [1.0], (1,): [math.nan]}, "must be finite numbers"),
+        (["a"], {(0,): [1.0], (1,): [1e200]}, "small enough to be squared"),
     ],
 )
 def test_what_cannot_be_analysed(

@@ -41,7 +41,7 @@ def closed_loop(
 def test_jains_example() -> None:
     # Example 33.7: 60 terminals, 18 s of thinking, 3.0 interactions a second would take 2 s.
     assert interactive_response_time(60, 3.0, 18.0) == pytest.approx(2.0)
-    # Example 33.3: 40 requests a second, each of which takes 0.1 s: 4 of them are there.
+    # Example 33.3: 40 requests a second, each of which takes 0.1 s: 4 of them are in the system.
     assert in_system(40, 0.1) == pytest.approx(4.0)
 
 
@@ -104,7 +104,7 @@ def open_loop(rate: float, service: float, length: float, seed: int) -> tuple[fl
     """Return the mean number at a server, throughput and response time, simulated.
 
     Requests arrive at random, are served in order of arrival, and none arrives after the end. The
-    number is looked at a hundred thousand times, at random moments.
+    number is sampled a hundred thousand times, at random moments.
     """
     noise = random.Random(seed)
     arrivals, departures = [], []

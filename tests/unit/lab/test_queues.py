@@ -1,4 +1,4 @@
-"""Single queues: textbook values, and what must hold of any."""
+"""Single queues: textbook values, and general properties."""
 
 import math
 
@@ -53,7 +53,7 @@ def test_littles_law_and_the_forms_agree(
     arrival_rate = utilisation * servers * service_rate
     queue = mmm(arrival_rate, service_rate, servers)
     assert_laws(queue, service_rate, servers)
-    # Nearly as many may wait as one likes.
+    # Nearly any number of requests may wait.
     large = mmmk(arrival_rate, service_rate, servers, servers + 3000)
     assert large.response_time == pytest.approx(queue.response_time, rel=1e-6)
     if servers == 1:
@@ -91,7 +91,7 @@ def assert_laws(queue: Queue, service_rate: float, servers: int) -> None:
 def test_constant_service_times_halve_the_wait() -> None:
     random, constant = mg1(8, 0.1, 1), mg1(8, 0.1, 0)
     assert constant.waiting_time == pytest.approx(random.waiting_time / 2)
-    with pytest.raises(ValueError, match="mean values only"):
+    with pytest.raises(ValueError, match="only mean values"):
         random.response_percentile(0.5)
 
 

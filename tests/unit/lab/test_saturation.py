@@ -77,8 +77,8 @@ def test_throughput_that_does_not_saturate(power: float, spread: float, above: f
     assert found.knee_interval == (above, math.inf)
     where = "is" if above == 64 else "may be"
     assert (
-        f"still rises at 64 clients, the most that were measured: the knee {where} above"
-        in (found.warnings[0])
+        "is still rising at 64 clients, the highest load measured: "
+        f"the knee {where} at a higher load" in (found.warnings[0])
     )
 
 
@@ -102,7 +102,7 @@ def test_a_knee_below_the_last_load_is_not_said_to_be_above() -> None:
         found = measured(closed_queue, random, 0.005, clients)
         assert found.knee_interval == (32, math.inf)
         assert [load.clients for load in found.loads if not load.certain] == [64]
-        assert "the knee may be above" in found.warnings[0]
+        assert "the knee may be at a higher load" in found.warnings[0]
 
 
 def test_a_plateau() -> None:
@@ -133,7 +133,7 @@ def test_one_repetition_is_certain_of_nothing() -> None:
     assert not any(load.certain for load in found.loads)
     assert found.knee == 24
     assert found.knee_interval == (0, math.inf)
-    assert "only one repetition" in found.warnings[0]
+    assert "measured only once" in found.warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -157,5 +157,5 @@ def test_bad_arguments(
 def test_other_bad_arguments() -> None:
     with pytest.raises(ValueError, match="plateau must be between 0 and 1"):
         find_saturation([1, 2], [[1], [2]], plateau=1)
-    with pytest.raises(ValueError, match="response time of each load"):
+    with pytest.raises(ValueError, match="response time for each load"):
         find_saturation([1, 2], [[1], [2]], [1])

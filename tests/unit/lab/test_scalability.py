@@ -1,4 +1,4 @@
-"""The Universal Scalability Law: fits recover what made the points, or say that they cannot."""
+"""The Universal Scalability Law: fits recover known parameters, or report that they cannot."""
 
 import math
 
@@ -45,7 +45,7 @@ def test_throughput_that_falls_from_the_first_client() -> None:
 def test_three_points_have_no_intervals() -> None:
     fit = fit_scalability([1, 2, 3], [10, 19, 27])
     assert fit.rate_interval == (0, math.inf)
-    assert "3 points are few for three parameters." in fit.warnings
+    assert "3 points are too few to fit three parameters reliably." in fit.warnings
 
 
 def test_intervals_cover_the_parameters_as_often_as_they_say() -> None:
@@ -80,8 +80,8 @@ def test_a_peak_far_away_is_not_believed() -> None:
     fit = fit_scalability(
         CLIENTS[:5], [law(one) * (1 + 0.001 * (-1) ** one) for one in CLIENTS[:5]]
     )
-    assert any("far beyond the 12" in warning for warning in fit.warnings)
-    assert any("few for three" in warning for warning in fit.warnings)
+    assert any("far beyond the highest measured load, 12" in warning for warning in fit.warnings)
+    assert any("too few to fit three" in warning for warning in fit.warnings)
 
 
 def test_throughput_that_has_nothing_to_do_with_it() -> None:
@@ -92,11 +92,11 @@ def test_throughput_that_has_nothing_to_do_with_it() -> None:
 @pytest.mark.parametrize(
     ("clients", "throughput", "message"),
     [
-        ([1, 2], [1, 2], "three numbers of clients"),
-        ([1, 1, 2, 2], [1, 1, 2, 2], "three numbers of clients"),
+        ([1, 2], [1, 2], "three different numbers"),
+        ([1, 1, 2, 2], [1, 1, 2, 2], "three different numbers"),
         ([1, 2, 3], [1, 2], "same length"),
-        ([0, 1, 2], [1, 2, 3], "numbers from 1"),
-        ([0.5, 1, 2], [1, 2, 3], "numbers from 1"),
+        ([0, 1, 2], [1, 2, 3], "clients must be at least 1"),
+        ([0.5, 1, 2], [1, 2, 3], "clients must be at least 1"),
         ([1, 2, 3], [1, 0, 3], "positive"),
         ([1, 2, 3], [1, math.nan, 3], "positive"),
     ],

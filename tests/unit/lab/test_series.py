@@ -1,4 +1,4 @@
-"""Warm-up, trends, batch means and outliers, in series of which they are known."""
+"""Warm-up, trends, batch means and outliers, in series for which they are known."""
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ def noise(random: np.random.Generator, count: int, correlation: float = 0.0) -> 
 
 
 def ramp(values: Floats, length: int, start: float) -> Floats:
-    """Return values whose first so many rise from a share of themselves."""
+    """Return the values, of which the first `length` are scaled by `start`, rising to 1."""
     changed = values.copy()
     changed[:length] *= np.linspace(start, 1, length)
     return changed
@@ -45,7 +45,7 @@ def test_mser_cuts_a_step_exactly() -> None:
         values = noise(random, 100)
         values[:20] /= 2
         cuts.append(mser([*values]))
-    # By chance the best cut may be in the middle, and then it is not believed.
+    # By chance, the best cut may be in the middle; it is rejected then.
     known = [cut for cut in cuts if cut is not None]
     assert len(known) >= 45
     assert min(known) == 20
@@ -56,7 +56,7 @@ def test_a_series_too_short_or_without_a_steady_state_has_no_cut() -> None:
     assert mser([1.0] * 49) is None
     assert mser([float(one) for one in range(100)]) is None
     assert not find_transients([1.0 + one**4 for one in range(100)]).settles
-    # A straight line has no end of a warm-up; that it is not steady is for the trend to say.
+    # A straight line has no end of a warm-up; it is the trend that shows it is not steady.
     assert not find_trend([float(one) for one in range(100)]).steady
     short = find_transients([1.0] * 49)
     assert (short.known, short.settles, short.warm_up) == (False, True, 0)
@@ -100,10 +100,10 @@ def test_batch_means_cover_the_mean(correlation: float, count: int) -> None:
     random = np.random.default_rng(5)
     intervals = [batch_means([*noise(random, count, correlation)]) for _ in range(300)]
     covered = np.mean([one.low <= MEAN <= one.high for one in intervals])
-    # 95% are meant; correlation that is not noticed costs some, and 300 rounds have ±1.3%.
+    # The nominal coverage is 95%; undetected correlation costs some, and 300 rounds have ±1.3%.
     assert 0.90 <= covered <= 0.99
     if correlation:
-        # An interval that takes the values for independent is far too narrow.
+        # An interval that assumes independent values is far too narrow.
         random = np.random.default_rng(5)
         naive = [noise(random, count, correlation) for _ in range(300)]
         reach = [1.97 * one.std(ddof=1) / np.sqrt(count) for one in naive]
@@ -128,7 +128,7 @@ def test_a_steady_series_has_no_trend(correlation: float) -> None:
     drifts = sum(
         not find_trend([*noise(random, 120, correlation)], limit=0).steady for _ in range(300)
     )
-    # 5% are meant.
+    # The nominal rate is 5%.
     assert drifts < 40
 
 
@@ -191,7 +191,7 @@ def test_a_long_stall_in_a_noisy_series(length: int) -> None:
         assert not find_stalls([*values])
         values[25 : 25 + length] = 0
         stall = max(find_stalls([*values]), key=lambda one: one.length)
-        # What is beside it may be less than half of the usual by chance.
+        # By chance, neighbouring values may be less than half of the usual value.
         assert stall.start <= 25
         assert 25 + length <= stall.start + stall.length
         exact += stall.length == length
@@ -213,9 +213,9 @@ def test_bad_arguments() -> None:
         mser([1.0, float("nan")])
     with pytest.raises(ValueError, match="1 values are needed"):
         find_transients([])
-    with pytest.raises(ValueError, match="at least 1 value"):
+    with pytest.raises(ValueError, match="batch must be at least 1"):
         mser([1.0], batch=0)
-    with pytest.raises(ValueError, match="10 values are needed at least, not 9"):
+    with pytest.raises(ValueError, match="at least 10 values are needed, not 9"):
         batch_means([1.0] * 9)
     with pytest.raises(ValueError, match="confidence must be between 0 and 1"):
         batch_means([1.0] * 10, confidence=1)

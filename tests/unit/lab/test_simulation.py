@@ -81,7 +81,7 @@ def test_mg1(service: Any, squared_cv: float) -> None:
 
 
 def closed_network(stations: list[Station], clients: int) -> tuple[float, list[float]]:
-    """Simulate clients that go round; return the throughput and each station's mean number."""
+    """Simulate circulating clients; return the throughput and the mean number at each station."""
     count = len(stations)
     network = ciw.create_network(
         arrival_distributions=[ciw.dists.Sequential([0.001, math.inf]), *[None] * (count - 1)],

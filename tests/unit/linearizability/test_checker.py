@@ -1,4 +1,4 @@
-"""The checker accepts what can have happened, and rejects what cannot."""
+"""The checker accepts possible histories and rejects impossible ones."""
 
 import itertools
 import random
@@ -33,7 +33,7 @@ def accepts(*operations):
     return check(operations) is None
 
 
-# What servers have done wrong
+# Violations by servers
 
 
 def test_of_two_deletes_one_finds_the_item():
@@ -96,7 +96,7 @@ def test_a_set_does_not_arrive_after_a_later_one_was_acknowledged():
     first, second = op((0, 1), "set", "STORED", b"1"), op((2, 3), "set", "STORED", b"2")
     assert accepts(first, second, op((3.5, 4), "get", "HIT 2"))
     assert not accepts(first, second, op((3.5, 4), "get", "HIT 2"), op((7, 8), "get", "HIT 1"))
-    # One that was given up may.
+    # A set whose client gave up may.
     given_up = replace(first, returned=NEVER, result=None)
     assert accepts(given_up, second, op((3.5, 4), "get", "HIT 2"), op((7, 8), "get", "HIT 1"))
     # But not twice.
@@ -117,7 +117,7 @@ def test_a_set_that_failed_is_not_seen():
     assert not accepts(op((0, 1), "set", "STORED", b"1"), op((2, 3), "get", "HIT 2"))
 
 
-def test_what_was_acknowledged_is_not_lost():
+def test_acknowledged_changes_are_not_lost():
     assert not accepts(op((0, 1), "set", "STORED", b"1"), op((2, 3), "get", "MISS"))
 
 
@@ -143,7 +143,7 @@ def test_a_flush_is_an_operation_on_each_key():
     assert not check_each([*history, flush, op((4, 5), "get", "MISS", key=b"a")])
     (violation,) = check_each([*history, flush, op((4, 5), "get", "HIT 1", key=b"b")])
     assert violation.operation.key == b"b"
-    # One that is not acknowledged may be seen, and never again taken back.
+    # An unacknowledged flush may take effect, but must not be undone.
     unknown = op((2, NEVER), "flush_all", key=EVERY_KEY)
     missed, found = op((4, 5), "get", "MISS", key=b"a"), op((6, 7), "get", "HIT 1", key=b"a")
     assert not check_each([*history, unknown, missed])
@@ -171,16 +171,16 @@ def made(seed, count, overlapping=True, unknown=0.15, clients=6, distinct=None):
     """Return a valid history: each operation is carried out at a moment between its ends.
 
     Args:
-        seed: of the random choices.
-        count: of operations.
+        seed: the seed of the random choices.
+        count: the number of operations.
         overlapping: whether operations overlap.
         unknown: the share of operations whose outcomes are unknown.
-        clients: how many there are.
-        distinct: makes of a number a value that is not stored twice; None for few values.
+        clients: the number of clients.
+        distinct: a format that makes an unrepeated value of a number; None for few values.
     """
     rng = random.Random(seed)
     state, uniques, history = ABSENT, [], []
-    free = [0.0] * clients  # when each client has its last reply
+    free = [0.0] * clients  # the time of each client's last reply
     for at in range(1, count + 1):
         name = rng.choice(NAMES)
         value = b"%d" % rng.randrange(3) if distinct is None else distinct % at
@@ -217,7 +217,7 @@ WORDS = ["HIT", "MISS", "STORED", "NOT_STORED", "EXISTS", "NOT_FOUND", "DELETED"
 
 
 def observed(state, operation, fresh):
-    """Return the result of an operation in a state, found by trying all."""
+    """Return the result of an operation in a state, found by trying all results."""
     numbers = [Result("NUMBER", b"%d" % (int(state.value) + 1))] if (
         state.value is not None and state.value.isdigit()) else []  # fmt: skip
     hit = Result("HIT", state.value)
@@ -262,7 +262,7 @@ def test_a_valid_history_is_accepted(history):
 
 @st.composite
 def falsified(draw, **options):
-    """Draw a history of which one result is false, though perhaps still possible."""
+    """Draw a history with one falsified result, which may still be possible."""
     history = draw(histories(least=1, **options).filter(some_return))
     at = draw(st.sampled_from([at for at, one in enumerate(history) if one.result is not None]))
     result = history[at].result

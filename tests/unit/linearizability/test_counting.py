@@ -1,11 +1,11 @@
-"""Counters that are read in order, and those that are not."""
+"""Reads of counters, in order and out of order."""
 
 from tests.support.linearizability import NEVER, Operation, Result
 from tests.support.linearizability.counting import outdated
 
 
 def reads(*numbers):
-    """Return reads, each from its first time to its second, of its third number."""
+    """Return reads from triples: the start, the end and the number read."""
     return [
         Operation("c", "get", b"n", invoked, returned, Result("HIT", b"%d" % number))
         for invoked, returned, number in numbers
@@ -33,7 +33,7 @@ def test_a_read_may_be_outdated_for_some_time():
     assert not outdated(history, within=4)
 
 
-def test_what_shows_no_number_does_not_matter():
+def test_results_without_a_number_do_not_matter():
     unknown = Operation("c", "incr", b"n", 0, NEVER, None)
     miss = Operation("c", "get", b"n", 1, 2, Result("MISS"))
     assert not outdated([unknown, miss, *reads((3, 4, 1))])

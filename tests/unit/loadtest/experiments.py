@@ -25,8 +25,8 @@ def experiment(
     """Return an experiment.
 
     Args:
-        factors: what follows ``--factor``, each time.
-        throughput: what a run with these levels would reach without noise.
+        factors: the values of the ``--factor`` options.
+        throughput: the throughput of a run with these levels, without noise.
         repetitions: how often each combination is measured.
         noise: the standard deviation of errors: of the logarithm, or as a share of 1,000.
         multiplies: whether errors multiply rather than add.

@@ -78,7 +78,7 @@ def test_a_broken_law_has_a_cause():
     made.workload["load"]["operations"] = 9000
     (counted,) = with_checks(made).points
     assert doubts(counted) == ["R is not N/X − Z: clients ended at different times"]
-    # Of a law that holds nothing is said.
+    # A law that holds is not mentioned.
     assert doubts(point(repetition([100] * 100, errors={"timeout": 1}))) == []
 
 

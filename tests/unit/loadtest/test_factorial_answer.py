@@ -1,4 +1,4 @@
-"""What an experiment says: sentences, tables and files, of effects that are known."""
+"""Answers of experiments with known effects: sentences, tables and files."""
 
 import csv
 import dataclasses
@@ -60,11 +60,13 @@ def test_factors_that_multiply(multiplying: Experiment) -> None:
     assert by_32 == pytest.approx(9, rel=0.05)
     assert second.startswith("Changing value-size from 100 to 10k multiplies throughput by 0.")
     (last,) = others
-    assert last.startswith("Repetitions of a run explain 0.0%: their standard deviation is ")
+    assert last.startswith(
+        "Differences between repetitions explain 0.0%: their standard deviation is "
+    )
     # It was 1%; the interval is that of 12 degrees of freedom.
     assert 0.5 < numbers(last)[-1] < 1.7
     assert why_this_model(analyses[0]).startswith(
-        "Factors are said to multiply: that fits clearly better."
+        "Factors are assumed to multiply, which fits clearly better."
     )
 
 
@@ -76,7 +78,7 @@ def test_factors_that_add(adding: Experiment) -> None:
     assert second.startswith("Changing value-size from 100 to 10k lowers throughput by ")
     lowered = numbers(second)[1]
     assert lowered == pytest.approx(600, rel=0.05)
-    assert why_this_model(analyses[0]).startswith("Factors are said to add")
+    assert why_this_model(analyses[0]).startswith("Factors are assumed to add")
 
 
 def test_bounds_have_the_responses_unit_and_sign() -> None:
@@ -105,7 +107,7 @@ def test_bounds_have_the_responses_unit_and_sign() -> None:
     assert found is not None, second
     value, low, high = map(float, found.groups())
     assert 550 < low <= value <= high < 650
-    assert third.startswith("No effect of keys (p = ")
+    assert third.startswith("There is no statistically significant effect of keys (p = ")
 
 
 @pytest.mark.parametrize(
@@ -124,11 +126,11 @@ def test_a_unit_is_written_once(low: str, high: str, text: str) -> None:
 
 def test_one_factor_measured_once_does_not_tell_the_model() -> None:
     design, _, analyses = experiment(["clients=2,8"], lambda n: 1000 * 3.0**n, repetitions=1)
-    assert "cannot be told" in why_this_model(analyses[0])
+    assert "cannot be determined" in why_this_model(analyses[0])
     first, *_ = answer(design, analyses[0])
     assert first.startswith("Changing clients from 2 to 8 raises throughput by ")
     _, _, twice = experiment(["clients=2,8"], lambda n: 1000 * 3.0**n, repetitions=2)
-    assert "cannot be told" not in why_this_model(twice[0])
+    assert "cannot be determined" not in why_this_model(twice[0])
 
 
 def test_checks_are_doubts() -> None:
@@ -152,7 +154,7 @@ def test_factors_that_depend_on_each_other() -> None:
     )
     said = list(answer(design, analyses[0]))
     (together,) = (one for one in said if "depends on" in one)
-    assert together.startswith("What servers does depends on proxies: from 1 to 3, with proxies 1")
+    assert together.startswith("The effect of servers depends on proxies: from 1 to 3, with ")
     assert "and with proxies 2 it multiplies it by 4" in together or "by 3.9" in together
     three = experiment(
         ["servers=1,3", "proxies=1,2", "clients=1,2"],
@@ -168,13 +170,13 @@ def test_chance_is_called_chance() -> None:
     design, measured, analyses = experiment(FACTORS, lambda *_: 1000)
     said = list(answer(design, analyses[0]))
     assert any(
-        one.startswith("No effect of clients (p = ")
-        and one.endswith(") on throughput can be told from chance.")
+        one.startswith("There is no statistically significant effect of clients (p = ")
+        and one.endswith(") on throughput.")
         for one in said
     )
     assert list(doubts(design, measured)) == []
     once = experiment(FACTORS, lambda clients, _: 1000 * 2.0**clients, repetitions=1)
-    assert list(doubts(*once[:2])) == ["with one repetition, effects cannot be told from chance"]
+    assert list(doubts(*once[:2])) == ["with one repetition, statistical significance is unknown"]
     first, *_ = answer(once[0], once[2][0])
     assert first.startswith("Changing clients from 2 to 8 multiplies throughput by ")
     assert "(" not in first
@@ -219,7 +221,7 @@ def test_files_recombine_to_what_was_measured(
 
 @pytest.mark.usefixtures("without_figures")
 def test_doubts_come_first_on_the_page(tmp_path: Path) -> None:
-    """Of an experiment without repetitions, which has fewer figures than others."""
+    """The experiment has no repetitions, and therefore fewer figures than others."""
     design, measured, analyses = experiment(["clients=1,2"], lambda n: 1000 * 2.0**n, repetitions=1)
     for number, one in enumerate(measured):
         limited = dataclasses.replace(one.point, generator_limited=True)
@@ -227,7 +229,7 @@ def test_doubts_come_first_on_the_page(tmp_path: Path) -> None:
         measured[number] = dataclasses.replace(one, results=whole)
     page, *_ = factorial_page.write(design, measured, analyses, tmp_path)
     text = page.read_text()
-    at = text.index("The load generator was the limit in 2 of 2 runs")
+    at = text.index("The load generator was the bottleneck in 2 of 2 runs")
     assert 0 < at < text.index('class="verdict answer"') < text.index("<table")
 
 

@@ -52,7 +52,7 @@ def test_options_that_are_given() -> None:
 
 
 def test_an_option_is_a_factor_or_given() -> None:
-    with pytest.raises(ConfigError, match="replicas is a factor, and cannot be given as well"):
+    with pytest.raises(ConfigError, match="replicas is a factor and cannot be given as well"):
         parse_factors(["replicas=1,2"], ["--servers=2", "--proxy-option", "replicas=2"])
     with pytest.raises(ConfigError, match="two factors have the same name"):
         parse_factors(["in-flight=1,2", "proxy:in-flight=3,4"], ["--servers=2"])
@@ -87,5 +87,5 @@ def test_an_experiment_goes_on_when_machines_are_reached_in_another_way(tmp_path
     check("--ssh=ssh -i key", "--ports", "7:9")
     check("--ssh=ssh -i other", "--remote-memlite", "/opt/memlite")
     check()
-    with pytest.raises(ConfigError, match="has the runs of another experiment"):
+    with pytest.raises(ConfigError, match="contains the runs of another experiment"):
         check("--keys=50")

@@ -1,4 +1,4 @@
-"""Options for other machines, what runs on which, and how busy these are."""
+"""Options for other machines, which processes run on which, and how busy they are."""
 
 import pytest
 
@@ -74,18 +74,18 @@ def test_how_machines_are_reached() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--ssh", "x"], "--ssh is for other machines: use --hosts as well"),
-        (["--ports", "1:2"], "--ports is for other machines"),
-        (["--hosts", "a"], "--hosts is for the machines of clusters: use --cluster as well"),
+        (["--ssh", "x"], "--ssh requires --hosts"),
+        (["--ports", "1:2"], "--ports requires --hosts"),
+        (["--hosts", "a"], "--hosts requires --cluster"),
         (["--hosts", "a,a", "--cluster", "1"], "a is given twice"),
         (["--hosts=-oProxyCommand=x", "--cluster", "1"], "not a machine"),
         (["--hosts", "a", "--ports", "9:1", "--cluster", "1"], "not ports: '9:1'"),
         (["--hosts", "a", "--ports", "1:70000", "--cluster", "1"], "not ports"),
         (["--hosts", "a", "--ssh", "", "--cluster", "1"], "must not be empty"),
-        (["--hosts", "a", "--cluster", "1", "--data-dir", "/"], "--data-dir is on this machine"),
+        (["--hosts", "a", "--cluster", "1", "--data-dir", "/"], "--data-dir cannot be combined"),
         (
             ["--hosts", "a", "--cluster", "1", "--proxy-option", "trace=x"],
-            "--proxy-option trace is a file of this machine, and proxies are on those of --hosts",
+            "--proxy-option trace cannot be combined with --hosts: proxies run elsewhere",
         ),
     ],
 )
@@ -118,7 +118,7 @@ def test_processes_on_a_machine_share_its_cores() -> None:
 
 
 class Told:
-    """A place that starts nothing, and keeps what its contexts are told when they are left."""
+    """A place that starts nothing, and keeps the errors with which its contexts end."""
 
     placed = None
 
@@ -140,7 +140,7 @@ class Told:
             raise
 
 
-def test_what_ends_a_measurement_is_told_to_the_places_of_all_processes(tmp_path: Path) -> None:
+def test_an_error_that_ends_a_measurement_reaches_all_places(tmp_path: Path) -> None:
     place, interrupted = Told(), KeyboardInterrupt()
     (cluster,) = clusters(
         [2], ["proxied"], [1], ["memory"], LaunchSettings(tmp_path), places=[place]

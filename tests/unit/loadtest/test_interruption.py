@@ -1,4 +1,4 @@
-"""Ctrl-C is an interruption, also where a library makes another error of it."""
+"""Ctrl-C is an interruption, even if a library turns it into another error."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ def interrupt():
 
 
 def convert():
-    """As a library in C++ does that is interrupted."""
+    """Raise an error, as a library in C++ does when it is interrupted."""
     try:
         interrupt()
     except KeyboardInterrupt:
@@ -33,7 +33,7 @@ def test_an_interruption(function):
         function()
 
 
-def test_other_errors_are_what_they_are():
+def test_other_errors_are_unchanged():
     with pytest.raises(TypeError, match="its own"), interruptible():
         raise TypeError("its own")
 

@@ -51,15 +51,15 @@ def test_other_options_are_refused_only_if_there_is_something_to_lose(tmp_path: 
         other.begin({"server": "1.6.40"})
         other.keep(ONE, measured())
     with pytest.raises(
-        ConfigError, match=r"has an unfinished run with other options; use the same"
+        ConfigError, match=r"contains an unfinished run with other options; use the same"
     ):
         kept.count()
     with pytest.raises(ConfigError, match=r"another system: server 1\.6\.40, now 1\.6\.41; choose"):
         other.begin({"server": "1.6.41"})
     mixed = Kept(tmp_path, {"workload": {"keys": 50}}, mixed=True)
-    expected = "measurements are of different systems: server 1.6.40 and 1.6.41"
+    expected = "measurements were made on different systems: server 1.6.40 and 1.6.41"
     assert mixed.begin({"server": "1.6.41"}) == expected
-    # It was told once, and is still so.
+    # The warning is repeated, as it still applies.
     assert mixed.begin({"server": "1.6.41"}) == expected
 
 
@@ -139,7 +139,7 @@ def test_a_refused_command_leaves_the_files_of_the_one_that_measures(
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
         kept.keep(ONE, measured())
     assert main(command) == 64  # the other options
-    assert "has an unfinished run with other options" in capsys.readouterr().err
+    assert "contains an unfinished run with other options" in capsys.readouterr().err
     assert kept.find(ONE) is not None
 
 

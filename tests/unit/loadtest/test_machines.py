@@ -107,8 +107,8 @@ def test_the_table_of_memlite():
         assert table.find(name).watts == pytest.approx(cpus * 3.87, rel=0.01)
 
 
-def test_an_unknown_machine_is_named_with_those_that_there_are():
-    with pytest.raises(ConfigError, match=r"did you mean 'e2-small'.*there are raspberry-pi-2b"):
+def test_an_unknown_machine_is_named_with_the_known_ones():
+    with pytest.raises(ConfigError, match=r"did you mean 'e2-small'.*it has raspberry-pi-2b"):
         machines.load().find("e2-smal")
 
 
@@ -118,15 +118,15 @@ def test_an_unknown_machine_is_named_with_those_that_there_are():
         ("[a", "not a TOML file"),
         ("currency = 1", "currency must be a string"),
         ("kilowatt-hour = -1", "kilowatt-hour must be a number, 0 or more"),
-        ("watts = 1", "watts is not known, and no machine"),
-        ("[a]\nwats = 1", "a.wats is not known; there are watts, hour"),
+        ("watts = 1", "unknown key watts; a machine is a table"),
+        ("[a]\nwats = 1", "unknown key a.wats; valid keys are watts, hour"),
         ("[a]\nwatts = true", "a.watts must be a number"),
-        ("[a]\npurchase = 1", "a: purchase and years go together"),
+        ("[a]\npurchase = 1", "a: purchase and years must be given together"),
         ("[a]\npurchase = 1\nyears = 0", "a.years must be more than 0"),
-        ("[a]\npurchase = 1\nyears = 1\nhour = 1", "a: has an hour and a purchase"),
+        ("[a]\npurchase = 1\nyears = 1\nhour = 1", "a: hour and purchase cannot be combined"),
     ],
 )
-def test_what_is_wrong_with_a_table_is_said(text, message, tmp_path):
+def test_errors_in_a_table_are_reported(text, message, tmp_path):
     path = tmp_path / "machines.toml"
     path.write_text(text)
     with pytest.raises(ConfigError, match="--machines: ") as raised:
@@ -158,7 +158,7 @@ def test_a_cluster_counts_the_machines_that_it_ran_on():
     assert machines.ran_on({"pi": 5}, []) == {"pi": 5}
     assert machines.ran_on({"pi": 5}, ["a", "b", "a"]) == {"pi": 2}
     assert machines.ran_on({}, ["a", "b"]) == {}
-    # Nobody knows which of them it was then.
+    # It is unknown which of them was used.
     assert machines.ran_on({"pi": 2, "server": 1}, ["a"]) == {"pi": 2, "server": 1}
 
 
@@ -166,7 +166,7 @@ def test_a_cluster_counts_the_machines_that_it_ran_on():
 def test_several_machines_of_servers_that_are_started_here_are_refused(given, tmp_path, capsys):
     arguments = ["bench", "compare", "--machine", *given, "--out", str(tmp_path / "out")]
     assert main([*arguments, "--cluster", "1,2"]) == 64
-    assert "--machine: all servers are started on this machine" in capsys.readouterr().err
+    assert "--machine: all servers run on this machine" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

@@ -5,7 +5,7 @@ import random
 from memlite.loadtest.occupancy import Occupancy
 
 
-def test_the_area_is_that_below_the_number() -> None:
+def test_the_area_is_the_integral_of_the_number() -> None:
     occupancy = Occupancy()
     occupancy.arrived(5)
     occupancy.arrived(8)
@@ -17,7 +17,7 @@ def test_the_area_is_that_below_the_number() -> None:
     assert occupancy.number == 2
 
 
-def test_what_was_not_sent_after_all_has_not_been_there() -> None:
+def test_requests_that_were_not_sent_do_not_count() -> None:
     occupancy = Occupancy()
     occupancy.begin(0)
     occupancy.arrived(10)
@@ -25,7 +25,7 @@ def test_what_was_not_sent_after_all_has_not_been_there() -> None:
     assert occupancy.end(100) == (0, 0)
 
 
-def test_it_is_the_same_in_any_order_of_noting() -> None:
+def test_the_order_of_recording_does_not_matter() -> None:
     noise = random.Random(1)
     spans = [(start := noise.randrange(1000), start + noise.randrange(500)) for _ in range(200)]
     events = [(moment, which) for span in spans for which, moment in enumerate(span)]

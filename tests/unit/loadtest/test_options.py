@@ -88,7 +88,7 @@ def test_help_fits_80_columns(words, capsys, monkeypatch):
     ids=" ".join,
 )
 def test_options_the_lite_dialect_does_not_support(words):
-    with pytest.raises(ConfigError, match=f"--dialect lite does not go with {words[0]}"):
+    with pytest.raises(ConfigError, match=f"--dialect lite cannot be combined with {words[0]}"):
         main(["run", "h:1", "--dialect", "lite", *words])
 
 

@@ -22,7 +22,7 @@ Worker = Callable[[Connection], None]
 
 @pytest.fixture
 def run() -> Iterator[Callable[..., Recording]]:
-    """Run these workers; at the end, check that each has done and been told what it was to be."""
+    """Run workers; at the end, check that all have ended and have read all their messages."""
     threads, pipes = [], []
 
     def run(*workers: Worker, **callbacks: Any) -> Recording:
@@ -54,7 +54,7 @@ def interrupt() -> None:
 
 
 def test_an_interrupt_between_two_recordings_waits_for_the_second(run) -> None:
-    """The first worker is told nothing: a command to stop would be taken for its next task."""
+    """The first worker is told nothing: it would take a command to stop for its next task."""
     first = threading.Event()
 
     def quick(pipe: Connection) -> None:
@@ -92,7 +92,7 @@ def test_if_a_client_is_refused_the_other_workers_are_stopped(run) -> None:
 
 
 def test_an_interrupt_while_workers_start_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take no notice of signals, and the process would wait for them for ever."""
+    """Workers ignore signals, and the process would wait for them forever."""
     start = multiprocessing.process.BaseProcess.start
 
     def start_and_interrupt(process: multiprocessing.process.BaseProcess) -> None:

@@ -49,7 +49,7 @@ def test_the_formula():
     [("valkey", 0.72, 0.1, 0.2), ("redis-direct", 0.72, 0.0, 0.2), ("valkey", None, 0.1, 0.1)],
 )
 def test_a_store_has_a_machine_of_its_own(kind, hour, machine, store):
-    """Without a price of it, it is one like the server's."""
+    """Without a price of its own, it is a machine like the server's."""
     made = sample()
     targets = [dataclasses.replace(target, kind=kind) for target in made.targets[:1]]
     made = dataclasses.replace(made, targets=targets)
@@ -80,7 +80,7 @@ def test_assumptions_match_the_backends_used():
     made = sample()
     found = costs(made, ROUND)
     text = " ".join(assumptions(ROUND, found, made))
-    for part in ("List, as of 2026-01", "vm, 0.36 EUR an hour", "10 GiB", "class A", "near cache"):
+    for part in ("List, as of 2026-01", "vm, 0.36 EUR per hour", "10 GiB", "class A", "near cache"):
         assert part in text
     text = " ".join(assumptions(ROUND, found[:1], made))
     assert "GiB" not in text

@@ -52,7 +52,7 @@ def test_replies_however_they_arrive(cases, sizes):
 
 @pytest.mark.parametrize("data", [b"STORED\r\n", b"$x\r\n", b"x" * 100_000, b"\r\n"])
 def test_other_bytes(data):
-    with pytest.raises(ReplyError, match="not a reply of Redis"):
+    with pytest.raises(ReplyError, match="not a Redis reply"):
         RespScanner().feed(data)
 
 
@@ -96,5 +96,5 @@ def test_operations_are_those_of_memcached():
 )
 def test_what_it_lacks_is_refused(words, tmp_path):
     named = "incr in the mix" if words[0] == "--mix" else words[0]
-    with pytest.raises(ConfigError, match=f"--backends redis-direct does not go with {named}"):
+    with pytest.raises(ConfigError, match=f"redis-direct cannot be combined with {named}"):
         main(["compare", "--backends", "redis-direct", "--out", str(tmp_path / "out"), *words])

@@ -1,4 +1,4 @@
-"""Measurements that go on: one process at a time, and systems that differ are named."""
+"""Resumed measurements: one process at a time, and differences of systems are named."""
 
 from pathlib import Path
 
@@ -39,12 +39,13 @@ def test_systems_that_differ_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         systems(tmp_path, measuring=True)
     assert str(refused.value) == (
-        f"bench: --out {tmp_path} has measurements of another system: cores 99, now {here[0]}; "
-        f"memlite 0.0.1, now {here[1]}; choose another folder, or mix them with --mix-systems"
+        f"bench: --out {tmp_path} contains measurements of another system: "
+        f"cores 99, now {here[0]}; "
+        f"memlite 0.0.1, now {here[1]}; choose another folder, or add --mix-systems"
     )
     text = differences(systems(tmp_path, measuring=True, mixed=True))
     assert text == (
-        f"measurements are of different systems: cores 99 and {here[0]}, "
+        f"measurements were made on different systems: cores 99 and {here[0]}, "
         f"memlite 0.0.1 and {here[1]}"
     )
     path.write_text("{")

@@ -1,4 +1,4 @@
-"""What more nodes bring, and what limits clusters."""
+"""The gain from more nodes, and the limits of clusters."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ def use(seconds, length):
 
 
 def measured(target, throughput, shares, *, clients=20, size=100, generator=0.5, other=0.0):
-    """Return a point of one repetition of 4 s; `shares` are those of a core of each process."""
+    """Return a point of one repetition of 4 s; `shares` are the processes' shares of a core."""
     (sample,) = results(kinds=("memory",), clients=(10,)).points
     repetition = dataclasses.replace(
         sample.repetitions[0],

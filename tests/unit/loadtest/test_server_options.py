@@ -50,7 +50,7 @@ def test_memcached_has_options_of_its_own_only() -> None:
     [
         ([("durabilty", "none")], "durabilty: memlite has no such option, did you mean durability"),
         ([("durability", "never")], "durability"),
-        ([("port", "1")], "port: the load tester decides that itself"),
+        ([("port", "1")], "port: the load tester sets this option itself"),
         ([("loop", "uvloop"), ("loop", "asyncio")], "loop is given twice"),
         ([("write-back", "perhaps")], "write-back: must be"),
         ([("near-cache", "1")], "must be 0 or at least 1m"),
@@ -65,11 +65,11 @@ def test_what_a_server_does_not_take(given: list[tuple[str, str]], message: str)
     ("given", "message"),
     [
         ([("in-fligth", "3")], "in-fligth: a proxy has no such option, did you mean in-flight"),
-        ([("topology", "x")], "topology: the load tester decides that itself"),
-        ([("in-flight", "many")], "in-flight: must be 1 to"),
+        ([("topology", "x")], "topology: the load tester sets this option itself"),
+        ([("in-flight", "many")], "in-flight: must be from 1 to"),
         ([("replicas", "4")], "from 1 to the number of nodes, 3, not 4"),
         ([("replicas", "2"), ("on-return", "keep")], "on_return"),
-        ([("trace-keys", "on")], "needs --trace FILE"),
+        ([("trace-keys", "on")], "requires --trace FILE"),
     ],
 )
 def test_what_a_proxy_does_not_take(given: list[tuple[str, str]], message: str) -> None:

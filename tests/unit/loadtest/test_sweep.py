@@ -1,4 +1,4 @@
-"""Where targets saturate, from their points: what is saved, said and shown."""
+"""Saturation of targets, from their points: what is saved, reported and shown."""
 
 import dataclasses
 import random
@@ -31,7 +31,7 @@ def test_what_is_saved(tmp_path):
     assert found.over == ()
     assert found.knee == 64
     assert (found.knee_above, found.knee_at_most) == (32, 128)
-    # Throughput levels off and does not fall, which is not what the law says.
+    # Throughput levels off and does not fall, contrary to the law.
     assert any("does not fit" in warning for warning in found.usl.warnings)
     save(made, tmp_path)
     assert load(tmp_path).saturation == (found,)
@@ -41,10 +41,12 @@ def test_what_is_said():
     (sentence,) = findings(results(kinds=("memory",), clients=CLIENTS))
     assert sentence.startswith(
         "memory is under-saturated at 1, 2, 4, 8, 16 and 32, saturated at 64, 128, 256 and 512 "
-        "clients (not certain at 64). Its knee is above 32 and at most 128 clients."
+        "clients (uncertain at 64). Its knee is above 32 and at most 128 clients."
     )
     (sentence,) = findings(results(kinds=("memory",), clients=CLIENTS, repetitions=1))
-    assert sentence == ("Where memory saturates cannot be told: there is only one repetition.")
+    assert sentence == (
+        "The saturation point of memory cannot be determined: there is only one repetition."
+    )
     # Three loads have a row in the table, but no sentence.
     assert findings(results(clients=(1, 2, 4))) == []
 
@@ -56,17 +58,20 @@ def test_nothing_is_said_of_a_knee_that_is_not_the_servers():
     made = results(kinds=("memory",), clients=CLIENTS)
     last = dataclasses.replace(made.points[-1], generator_limited=True)
     (sentence,) = findings(dataclasses.replace(made, points=(*made.points[:-1], last)))
-    assert sentence == "Where memory saturates cannot be told: the load generator is the limit."
+    assert sentence == (
+        "The saturation point of memory cannot be determined: the load generator is the bottleneck."
+    )
     last = dataclasses.replace(
         made.points[-1],
         repetitions=[dataclasses.replace(one, machine=BUSY) for one in last.repetitions],
     )
     (sentence,) = findings(dataclasses.replace(made, points=(*made.points[:-1], last)))
     assert sentence == (
-        "Where memory saturates cannot be told: other programs used up to 43% of the machine's "
+        "The saturation point of memory cannot be determined: "
+        "other programs used up to 43% of the machine's "
         "processors."
     )
-    # What limits a load that is below the knee does not move it.
+    # A limit at a load below the knee does not move the knee.
     first = dataclasses.replace(made.points[0], generator_limited=True)
     (sentence,) = findings(dataclasses.replace(made, points=(first, *made.points[1:])))
     assert "Its knee is above 32 and at most 128 clients" in sentence
@@ -74,7 +79,7 @@ def test_nothing_is_said_of_a_knee_that_is_not_the_servers():
 
 def test_what_the_data_cannot_support():
     (found,) = sweeps(limited(results(kinds=("memory",), clients=(1, 2, 4, 8))))
-    assert any("still rises at 8 clients" in warning for warning in found.warnings)
+    assert any("still rising at 8 clients" in warning for warning in found.warnings)
     assert any("bottleneck at 4 of 4 loads" in warning for warning in found.warnings)
 
 
@@ -110,7 +115,7 @@ def test_a_peak_beyond_the_loads_is_called_that():
     made = dataclasses.replace(made, points=made.points[:5])  # up to 16 clients
     (sentence,) = findings(made)
     assert "puts the peak at 3" in sentence
-    assert "), beyond the 16 that were measured, with " in sentence
+    assert "), beyond the measured 16, with " in sentence
 
 
 def test_a_law_fitted_to_points_that_are_not_the_servers_is_not_believed():

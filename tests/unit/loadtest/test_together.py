@@ -15,7 +15,7 @@ def test_all_are_entered_at_the_same_time_and_left_in_the_end() -> None:
 
     @contextlib.contextmanager
     def one(number: int) -> Iterator[int]:
-        meeting.wait()  # for the others, that only start if this one does not hold them up
+        meeting.wait()  # the others start only if this one does not block them
         yield number
         meeting.wait()
         left.append(number)
@@ -49,7 +49,7 @@ def test_if_one_fails_the_others_are_left() -> None:
     assert left == ["left"]
 
 
-def test_an_error_inside_ends_all_and_is_what_they_are_told() -> None:
+def test_an_error_inside_ends_all_and_is_passed_to_them() -> None:
     told: list[BaseException] = []
     interrupted = KeyboardInterrupt()
 

@@ -65,7 +65,7 @@ GROWING = [
     point("memory", clients, throughput - 10, throughput + 10)
     for clients, throughput in ((10, 20_000), (40, 41_200), (80, 42_000))
 ]
-CANNOT_TELL = "but which is faster cannot be told: "
+CANNOT_TELL = "but it is unclear which is faster: "
 
 
 def test_throughput_and_response_times_come_first():
@@ -109,7 +109,7 @@ OTHERS = "other programs used up to 43% of the machine's processors"
         (point("memory", 80, 42_000), "there is only one repetition"),
         (point("memory", 80, 28_000, 56_000), "throughput varies by ±424% between repetitions"),
         (point("memory", 80, 41_662, 42_338), "throughput varies by ±10.2% between repetitions"),
-        (point("memory", 80, 42_000, 42_009, limited=True), "the load generator is the limit"),
+        (point("memory", 80, 42_000, 42_009, limited=True), "the load generator is the bottleneck"),
         (
             point("memory", 80, 42_000, 42_009, server=ServerUse(39.0, 0.39, 1)),
             "the server was busy for at most 39% of the time",
@@ -176,9 +176,9 @@ NO_DIFFERENCE = "the difference is within the variation between repetitions"
     [
         (point("b", 1, 500), CANNOT_TELL + "there is only one repetition"),
         (point("b", 1, 990, 980, 1010), CANNOT_TELL + NO_DIFFERENCE),
-        (point("b", 1, 500, 501, limited=True), CANNOT_TELL + "the load generator is b's limit"),
+        (point("b", 1, 500, 501, limited=True), CANNOT_TELL + "the load generator limits b"),
         (point("b", 1, 500, 501, machine=BUSY), CANNOT_TELL + OTHERS),
-        (point("b", 1, 0, 0, 0), CANNOT_TELL + "not every repetition completed operations"),
+        (point("b", 1, 0, 0, 0), CANNOT_TELL + "some repetitions completed no operations"),
         (point("b", 1, 500, 510, 490), "b reaches 0.5 times (0.48 to 0.52) that, 500 operations"),
         (point("b", 1, 990, 991, 992), "b reaches 0.99 times (0.988 to 0.992) that"),
         (point("b", 1, 500, 500, 500), "b reaches 0.5 times that"),
@@ -258,7 +258,7 @@ def test_a_knee():
         (
             KNEE,
             point("memory", 80, 42_000, 42_009, limited=True),
-            "the load generator is the limit",
+            "the load generator is the bottleneck",
         ),
         (
             dataclasses.replace(KNEE, reason="slo"),

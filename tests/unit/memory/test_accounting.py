@@ -1,8 +1,8 @@
 """The bytes counted against ``-m`` match the stored items after any sequence of commands.
 
-A real server and real connections, text and binary, over a transport that writes down what it is
-given; no loop runs, and the test moves the clock. ``MEMLITE_TEST_EXAMPLES`` is the number of
-sequences in the slow test.
+The tests use a real server and real connections, text and binary, over a transport that records
+its input; no loop runs, and the tests advance the clock. ``MEMLITE_TEST_EXAMPLES`` is the number
+of sequences in the slow test.
 """
 
 import base64
@@ -82,7 +82,7 @@ class Books(NamedTuple):
 
 
 class Accounting(RuleBasedStateMachine):
-    """Everything clients can do, on a table that is nearly always full."""
+    """All actions of clients, on a table that is nearly always full."""
 
     @initialize(
         policy=st.sampled_from(sorted(POLICIES)),
@@ -140,12 +140,12 @@ class Accounting(RuleBasedStateMachine):
 
     def keeps_the_limit(self, before, added):
         after = self.books
-        grown = max(0, after.overhead - before.overhead)  # measured now and then
+        grown = max(0, after.overhead - before.overhead)  # measured occasionally
         if any(cost(*one) > LARGE for one in self.table.scan()):
             added += max(0, before.limit) // 32
         assert after.excess <= max(0, before.excess) + grown + added
         if self.evicts and after.items and after.used > before.used + added:
-            # A command that made room has made enough, or as much as one command may.
+            # A command that makes room makes enough, or as much as one command may.
             assert after.excess <= grown + added
 
     # Commands
@@ -289,7 +289,7 @@ class Accounting(RuleBasedStateMachine):
 
     @rule(crawl=st.booleans())
     def sweep_all(self, crawl):
-        """Given enough time, a table gets below its limit."""
+        """Check that a table gets below its limit, given enough time."""
         if crawl:
             self.crawl()
         while self.server.engine.sweep(100):
@@ -323,7 +323,7 @@ class Accounting(RuleBasedStateMachine):
         assert b"STAT curr_items %d\r\n" % len(table) in stats
 
     def teardown(self):
-        """Deleted items no longer count."""
+        """Check that deleted items no longer count."""
         if hasattr(self, "table"):
             for key in self.table.list_keys():
                 self.table.delete(key)
@@ -343,7 +343,7 @@ class TestManySequences(Accounting.TestCase):
     )
 
 
-def test_a_limit_below_what_the_dict_takes_leaves_room_for_items():
+def test_a_limit_below_the_size_of_the_dict_leaves_room_for_items():
     """A dict that has been filled keeps its slots, which may exceed a lower limit."""
     server = Server(Config(), [], clock=Clock())
     engine, table = server.engine, server.table
@@ -359,7 +359,7 @@ def test_a_limit_below_what_the_dict_takes_leaves_room_for_items():
 
 
 def test_an_item_that_expires_within_a_request_counts_no_more():
-    """It gets a cas unique for the first of the replies, and is removed for the second."""
+    """It is given a cas unique for the first reply, and removed before the second."""
     state = Accounting()
     state.start(policy="lru", room=5000, refuses=False, few=FEW)
     assert state.ask(b"set k 0 100 1\r\n1\r\n") == b"STORED\r\n"

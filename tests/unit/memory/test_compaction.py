@@ -1,4 +1,4 @@
-"""Compaction: copies of the items, so that the remaining ones lie next to each other."""
+"""Compaction: items are copied so that the remaining ones are adjacent in memory."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def with_all_kinds():
     return store
 
 
-def test_nobody_can_tell_from_what_is_stored():
+def test_compaction_does_not_change_the_content():
     store = with_all_kinds()
     before, used = content(store), store.used
     assert len(before) == 400
@@ -50,7 +50,7 @@ def by_line(store):
 
 
 @pytest.mark.parametrize("at_most", [1, 3, 1000])
-def test_all_small_objects_are_others_afterwards(at_most):
+def test_all_small_objects_are_replaced(at_most):
     store = with_all_kinds()
     held = [(line, item, item.wire) for line, item in by_line(store)]
     before = {id(one) for group in held for one in group}
@@ -101,7 +101,7 @@ def test_places_without_an_item_are_given_up():
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_dict_that_has_become_too_large_for_its_items_is_made_anew(policy):
+def test_a_dict_that_is_too_large_for_its_items_is_rebuilt(policy):
     store = Store(100_000_000, policy=POLICIES[policy])
     for number in range(60_000):
         store.store(b"%d" % number)
@@ -110,7 +110,7 @@ def test_a_dict_that_has_become_too_large_for_its_items_is_made_anew(policy):
     assert store._items.memory > 2_000_000
     compact(store, 100)
     for _ in range(8):
-        store.measure()  # as the server does once a second: not all at once
+        store.measure()  # as the server does once a second; this works in steps
     assert store._items.memory < 200_000
     assert store.overhead < 500_000
     assert len(store) == 1000
@@ -118,7 +118,7 @@ def test_a_dict_that_has_become_too_large_for_its_items_is_made_anew(policy):
     store.check()
 
 
-def test_full_dicts_grow_little_while_their_items_are_made_anew():
+def test_full_dicts_grow_little_while_their_items_are_copied():
     store = Store(100_000_000)
     for number in range(60_000):
         store.store(b"%d" % number)
@@ -151,7 +151,7 @@ def full(request):
     return store
 
 
-def test_items_make_room_for_it(full):
+def test_items_make_room_for_excess_memory(full):
     full.excess = lambda: 40_000
     full.measure()
     full.reclaim(10_000)
@@ -161,7 +161,7 @@ def test_items_make_room_for_it(full):
     full.check()
 
 
-def test_when_it_is_gone_they_have_it_back(full):
+def test_items_regain_room_when_the_excess_is_gone(full):
     full.excess = lambda: 40_000
     full.measure()
     full.reclaim(10_000)
@@ -172,7 +172,7 @@ def test_when_it_is_gone_they_have_it_back(full):
     assert 90_000 < full.used + full.overhead <= 100_000
 
 
-def test_it_is_asked_for_now_and_then():
+def test_the_excess_is_queried_occasionally():
     asked = []
     store = Store(10_000_000, policy=S3Fifo)
     store.excess = lambda: asked.append(len(store)) or 0

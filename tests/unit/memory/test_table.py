@@ -178,7 +178,7 @@ def test_a_replaced_item_keeps_its_place():
     assert store.evicted == []
 
 
-def test_what_cannot_be_replaced_stays():
+def test_an_item_that_cannot_be_replaced_stays():
     store = full_of(b"a", b"b", evict=False)
     old = store.get(b"a")
     with pytest.raises(OutOfMemoryError):
@@ -187,7 +187,7 @@ def test_what_cannot_be_replaced_stays():
     store.check()
 
 
-def test_renewing_forgets_version_and_expiry_and_what_they_cost(policy):
+def test_renewing_drops_version_and_expiry_and_their_cost(policy):
     store = Store(policy=policy)
     item = store.store(b"a", b"1", expires=1e9)
     assert store.used == UNIT + FULL + 32
@@ -220,7 +220,7 @@ def test_altering_accounts_for_expiry_marks_and_versions(policy):
     store.check()
 
 
-def test_restoring_brings_back_even_what_does_not_fit(policy):
+def test_restoring_brings_back_even_items_that_do_not_fit(policy):
     store = full_of(b"a", b"b", policy=policy)
     old = item_of(Record(b"a", b"x" * 5000, version=3), FullItem)
     store.restore(b"a", old)
@@ -244,7 +244,7 @@ def test_scans_go_from_oldest_to_newest_and_back(policy):
     assert [key for key, _ in store.survey(newest_first=True)] == [b"c", b"b", b"a"]
 
 
-def test_a_survey_shows_what_is_there_throughout_and_never_what_has_gone(policy):
+def test_a_survey_shows_items_present_throughout_and_no_removed_ones(policy):
     store = Store(policy=policy)
     for key in (b"a", b"b", b"c", b"d"):
         store.store(key)
@@ -279,7 +279,7 @@ def test_nothing_is_evicted_up_to_the_limit_to_the_byte(policy):
 
 @pytest.mark.parametrize(("key", "then"), [(b"c", [b"b", b"c"]), (b"a", [b"c", b"a"])])
 def test_an_item_that_grows_is_not_evicted_for_itself(key, then):
-    """It also keeps its place, unless it was the next to be evicted."""
+    """It also keeps its place, unless it was next to be evicted."""
     store = full_of(b"a", b"b", b"c")
     store.store(key, b"x" * 20)
     assert store.gone == [b"a" if key != b"a" else b"b"]
@@ -332,7 +332,7 @@ def test_without_eviction_a_full_table_refuses_new_items_and_longer_ones(policy)
             store.store(key, value, expires)
         assert (store.get(b"a").value, store.get(b"a").expires) == (b"", 0)
         store.check()
-    store.store(b"a", b"x")  # no more than before, because sizes are rounded up
+    store.store(b"a", b"x")  # as much as before, because sizes are rounded up
     store.delete(b"b")
     store.store(b"c")
     assert (store.keys, store.evicted) == ([b"a", b"c"], [])
@@ -369,7 +369,7 @@ def test_shrinking_far_takes_steps(policy):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("evict", [True, False])
-def test_a_limit_below_what_is_kept_beside_items_leaves_room_for_some(evict, policy):
+def test_a_limit_below_the_overhead_leaves_room_for_some_items(evict, policy):
     """The dict and the policy's memory of a table that had many items shrink."""
     store = Store(10_000_000 if evict else 40_000_000, evict=evict, policy=policy)
     for number in range(60_000):
@@ -411,7 +411,7 @@ def test_shrinking_without_eviction_keeps_items_and_refuses_more(policy):
 
 
 @pytest.mark.slow
-def test_what_the_dict_displaces_by_growing_goes_bit_by_bit(policy):
+def test_items_displaced_by_the_growing_dict_are_evicted_in_steps(policy):
     store = Store(3_000_000, policy=policy)
     number, most, over = 0, 0, []
     while number < 100_000:
@@ -421,7 +421,7 @@ def test_what_the_dict_displaces_by_growing_goes_bit_by_bit(policy):
         most = max(most, len(store.evicted) - before)
         over.append(store.used + store.overhead - store.limit)
     assert most <= 2 + 16 * 1024 / UNIT
-    # It exceeded the limit and was below it again after a few stores.
+    # The table exceeded the limit, and was below it again after a few stores.
     assert max(over) > 0
     assert sum(excess > 0 for excess in over) < 2000
     assert over[-1] <= 0
@@ -430,9 +430,9 @@ def test_what_the_dict_displaces_by_growing_goes_bit_by_bit(policy):
 
 @pytest.mark.skipif(running_build() == "compiled", reason="it has no objects for them")
 def test_equal_states_are_a_few_objects(policy):
-    """Otherwise each would take 32 bytes that are not counted."""
+    """Otherwise each state would take 32 bytes that are not counted."""
     chance = random.Random(1)
-    _shared_states.clear()  # this happens now and then, and must not happen during the test
+    _shared_states.clear()  # happens occasionally anyway, and must not happen during the test
     store = Store(500_000, policy=policy)
     for number in range(20_000):
         key = b"%d" % chance.randrange(3000)
@@ -506,7 +506,7 @@ def test_new_items_free_flushed_ones_twice_as_fast(flushes, policy):
     assert len(store) == 5
 
 
-def test_a_second_flush_forgets_what_the_first_left_and_still_frees_it(policy):
+def test_a_second_flush_forgets_items_left_by_the_first_and_frees_them(policy):
     store = Store(policy=policy)
     for key in (b"a", b"b", b"c"):
         store.store(key)
@@ -597,17 +597,17 @@ def test_room_for_a_large_value_is_made_in_steps(policy, uses):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_large_values_lack_no_more_than_so_much_room(policy):
+def test_large_values_exceed_the_limit_by_a_bounded_amount(policy):
     store = full_of_small_items(policy)
     for number in range(10):
         room = store.limit - store.overhead
         store.store(b"large%d" % number, LARGE)
         assert store.used <= room + store.limit / 32
-    store.store(b"small")  # the next store makes some room, too
+    store.store(b"small")  # this store makes some room, too
     store.check()
 
 
-def test_what_may_not_be_evicted_makes_no_room_for_large_values():
+def test_without_eviction_no_room_is_made_for_large_values():
     store = full_of_small_items()
     store._evict = False
     with pytest.raises(OutOfMemoryError):
@@ -615,8 +615,8 @@ def test_what_may_not_be_evicted_makes_no_room_for_large_values():
     assert not store.evicted
 
 
-def test_large_values_lack_no_more_where_the_main_queue_is_empty():
-    """Items that move to the main queue, a thousand at a time, do not make room by that."""
+def test_the_excess_is_also_bounded_if_the_main_queue_is_empty():
+    """Moving items to the main queue, a thousand at a time, does not itself make room."""
     store = Store(8_000_000)
     number = 0
     while not store.evicted:

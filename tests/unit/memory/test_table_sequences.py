@@ -56,7 +56,7 @@ class TableMachine(RuleBasedStateMachine):
 
     def forget(self, key):
         self.model.pop(key, None)
-        # A removal may pass places itself, which a walk then misses.
+        # A removal may pass over places itself, which a walk then misses.
         self.shown = None
 
     @rule(key=keys, value=values, expires=expiries, more=meta_flags)
@@ -76,7 +76,7 @@ class TableMachine(RuleBasedStateMachine):
         if key in before:
             self.shown = None  # it may have been removed, too
         if self.evict and key not in before:
-            # What restore and alter added may be too much to evict at once.
+            # Bytes added by restore and alter may be too many to evict at once.
             excess = self.store.used + self.store.overhead - self.store.limit
             self.may_be_over = excess > 0
             assert excess <= 0 or freed > 16 * 1024
@@ -195,7 +195,7 @@ class TableMachine(RuleBasedStateMachine):
         )
 
     def teardown(self):
-        """Everything that is left can be freed."""
+        """Check that all remaining items can be freed."""
         if not hasattr(self, "store"):
             return
         for key in self.store.list_keys():

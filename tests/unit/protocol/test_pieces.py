@@ -30,7 +30,7 @@ def test_large_and_small_pieces_alternate() -> None:
     assert len(pieces.value()) == 100_000_000 - missing
 
 
-def test_what_completes_a_value_is_joined_with_all_before_it() -> None:
+def test_the_last_piece_is_joined_with_all_before_it() -> None:
     pieces = Pieces(5_000, b"head ")
     for _ in range(4_998):
         assert not pieces.whole(b"x")

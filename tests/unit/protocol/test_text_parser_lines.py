@@ -19,7 +19,7 @@ def test_an_endless_line_closes_the_connection(start, chunk):
     peer = Peer()
     line = start + b"x" * 5000
     taken = 0
-    with pytest.raises(ProtocolViolation, match="without an end"):
+    with pytest.raises(ProtocolViolation, match="unterminated line"):
         for at in range(0, len(line), chunk):
             peer.send(line[at : at + chunk])
             taken = at + chunk

@@ -54,7 +54,7 @@ def test_hit_is_called_first_for_any_line_that_may_be_a_get():
 
 
 def test_hit_is_also_called_for_a_line_that_arrives_alone():
-    """The connection has tried to look it up as a get of one key, but it may ask for several."""
+    """The connection has tried it as a get of one key, but the line may name several."""
     peer = Peer()
     asked = []
     peer.recorder.try_get = lambda line: asked.append(line) or line == b"get a b\r\n"
@@ -159,7 +159,7 @@ def test_an_administrative_command_ends_the_turn(command):
 
 @pytest.mark.parametrize("line", [b"quit\r\n", b"quit\n", b"quit now\r\n", b"quit noreply\r\n"])
 @pytest.mark.parametrize("trailing", [b"", b"get a\r\n", b"set a 0 0 100\r\nx", b"\x80", b"get"])
-def test_quit_drops_what_follows(line, trailing):
+def test_quit_drops_later_input(line, trailing):
     peer = Peer()
     assert peer.send(b"get a\r\n" + line + trailing) == [("get", [b"a"]), ("quit",)]
     assert not peer.parser.in_command

@@ -11,7 +11,7 @@ __all__ = ["cluster_of"]
 
 
 def cluster_of(nodes: int, loop: asyncio.AbstractEventLoop | None = None) -> Cluster:
-    """Return a cluster of nodes; `loop` is what their requests are sent from."""
+    """Return a cluster of nodes that send their requests from `loop`."""
     scheduler = Scheduler()
     if loop is not None:
         scheduler.loop = loop

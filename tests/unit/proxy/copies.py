@@ -14,7 +14,7 @@ PROTECTED = (b"%d" % HELD, b"%d" % (HELD + 1))
 
 
 class Server:
-    """What a node does with the requests of the protocol for one key."""
+    """A node that executes the requests of the protocol for one key."""
 
     left = 30  # seconds until an item expires
 
@@ -24,7 +24,7 @@ class Server:
 
     @property
     def value(self) -> bytes | None:
-        """The value that a client would be given; None if there is none, or a hold."""
+        """The value that a client would get; None if there is no item, or only a hold or lease."""
         return None if self.item is None or self.item[0] in PROTECTED else self.item[1]
 
     def execute(self, request: bytes) -> bytes:
@@ -97,7 +97,7 @@ class Server:
 
 
 class Connection:
-    """A proxy's connection to a server, which carries out a request when it is told to."""
+    """A proxy's connection to a server; `step` carries out a request."""
 
     def __init__(self, name: str, server: Server) -> None:
         self.name = name
@@ -125,7 +125,7 @@ class Connection:
 
 
 class Client:
-    """Takes a reply."""
+    """Collects replies."""
 
     reads = False
 

@@ -1,4 +1,4 @@
-"""A proxy in moves of keys that have copies; its nodes answer when a test says so."""
+"""A proxy while keys with copies move; its nodes answer when a test says so."""
 
 import asyncio
 from collections import deque
@@ -19,15 +19,15 @@ _NONCE = "0" * 32
 
 
 class Scene:
-    """A proxy of three nodes that have two copies of everything; a fourth is added.
+    """A proxy of three nodes with two replicas of each key; a fourth node is added.
 
     Attributes:
-        before: the topology before.
-        after: the one afterwards.
+        before: the topology before the move.
+        after: the topology after the move.
         cluster: the proxy's nodes.
         waiting: requests that nodes have not answered: the node, the request, and its receiver.
-        sent: all requests that nodes have got.
-        items: what nodes answer that have an item.
+        sent: all requests sent to nodes.
+        items: the replies of nodes that have an item.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Scene:
         self.waiting.append((node.name, request, receiver))
 
     def fail(self, name: str) -> None:
-        """Have a node be down."""
+        """Mark a node as down."""
         (node,) = (one for one in self.cluster.nodes if one.name == name)
         node._refusal = b"SERVER_ERROR node %b: down\r\n" % name.encode()
 
@@ -72,7 +72,7 @@ class Scene:
         self.cluster.change(replace(self.after, move=move))
 
     async def run(self) -> None:
-        """Have nodes answer, with `items` or as if they had nothing, until nobody asks."""
+        """Make nodes answer, with `items` or as if empty, until there are no more requests."""
         idle = 0
         while idle < 10:
             idle = 0 if self.waiting else idle + 1
@@ -84,9 +84,9 @@ class Scene:
             await asyncio.sleep(0)
 
     async def run_until_asked(self) -> None:
-        """Have the proxy do what it can, with its first questions answered, up to the next one.
+        """Answer the proxy's first requests until it asks for an item.
 
-        A pair of nodes asks both what they can do before it asks for an item.
+        A pair of nodes first asks both nodes what they can do.
         """
         while not any(request.startswith(b"mg ") for _, request, _ in self.waiting):
             if self.waiting:
@@ -95,23 +95,23 @@ class Scene:
             await asyncio.sleep(0)
 
     async def turn(self) -> None:
-        """Have the proxy do what it can."""
+        """Let the event loop run for a few iterations."""
         for _ in range(10):
             await asyncio.sleep(0)
 
     def holders(self, key: bytes) -> set[str]:
-        """Return where copies of a key were held."""
+        """Return the names of the nodes at which copies of a key were held."""
         return {name for name, request in self.sent if request.startswith(b"ms %b " % key)}
 
     def moved(self) -> bytes:
-        """Return a key whose copies are elsewhere afterwards."""
+        """Return a key whose copy moves to the new node."""
         old, new = self.before.router().replicas, self.after.router().replicas
         keys = (b"key:%d" % number for number in range(1000))
         return next(key for key in keys if old(key, 2)[0] == new(key, 2)[0] and new(key, 2)[1] == 3)
 
 
 def reply_to(request: bytes) -> bytes:
-    """Return what a node without items answers."""
+    """Return the reply of a node without items."""
     replies = {b"set": b"STORED\r\n", b"flush_all": b"OK\r\n", b"version": b"VERSION 1\r\n"}
     replies |= {b"get": b"END\r\n", b"ms": b"HD c1\r\n", b"md": b"HD\r\n", b"mg": b"EN\r\n"}
     return replies[request.split()[0]]

@@ -1,4 +1,4 @@
-"""Several requests of a client: each node's replies, put together in the order of the requests."""
+"""Batches of requests: the nodes' replies are joined in the order of the requests."""
 
 import asyncio
 import itertools
@@ -14,7 +14,7 @@ ERROR = b"SERVER_ERROR node a: down\r\n"
 
 
 class Executor:
-    """Notes what it is told."""
+    """Counts the calls of its methods."""
 
     def __init__(self) -> None:
         self.failures = self.answers = self.steps = 0
@@ -50,7 +50,7 @@ def test_replies_come_in_the_order_of_the_requests() -> None:
     )
 
 
-# A reply to a get may come with or without its END, and so may the others.
+# Each reply to a get may come with or without its END.
 @pytest.mark.parametrize("bare", [*itertools.product([False, True], repeat=4)])
 def test_replies_with_and_without_their_end(bare: tuple[bool, ...]) -> None:
     batch = Batch(Executor(), ["a", "a", "b", "b"])
@@ -62,7 +62,7 @@ def test_replies_with_and_without_their_end(bare: tuple[bool, ...]) -> None:
 
 
 @pytest.mark.parametrize("bare", [False, True])
-def test_what_is_there_is_sent_once(bare: bool) -> None:
+def test_available_replies_are_sent_once(bare: bool) -> None:
     executor = Executor()
     batch = Batch(executor, ["a", "b", "a"])
     of_a, of_b = batch.part("a", 2, reads=True), batch.part("b", 1, reads=True)

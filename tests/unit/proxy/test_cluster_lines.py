@@ -1,4 +1,4 @@
-"""The lines by which a proxy knows nodes."""
+"""The request lines whose nodes a proxy knows."""
 
 from tests.unit.proxy.clusters import cluster_of
 

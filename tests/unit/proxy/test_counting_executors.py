@@ -1,4 +1,4 @@
-"""Executors that count: what is counted, and that nothing is kept."""
+"""Counting executors: what they count, and that they keep nothing."""
 
 import asyncio
 import gc
@@ -28,13 +28,13 @@ class Client:
         self.out.append(reply)
 
     def replies_ready(self) -> None:
-        """As a connection."""
+        """Do nothing."""
 
     close = replies_ready
 
 
 class Parts:
-    """An executor in front of nodes whose replies come from here."""
+    """An executor in front of nodes whose replies the test provides."""
 
     def __init__(self, nodes: int = 2) -> None:
         self.cluster: Cluster = cluster_of(nodes, asyncio.get_running_loop())
@@ -52,7 +52,7 @@ class Parts:
             self.client.parser.receive(data[taken:], self.executor)
 
     def reply(self, node: Node, replies: Sequence[bytes], *, bare: bool = False) -> None:
-        """Have a node reply, as if it had been sent what waits."""
+        """Make a node reply, as if the waiting requests had been sent."""
         node._last_sent = node.requests
         node._queue.clear()
         node._in_batches = 0
@@ -168,7 +168,7 @@ async def test_a_get_of_several_keys_counts_for_each() -> None:
     assert parts.counted() == {("get", "hit"): 3, ("get", "miss"): asked - 3}
 
 
-async def test_what_a_node_that_is_down_was_asked_for() -> None:
+async def test_requests_to_a_node_that_is_down() -> None:
     parts = Parts(1)
     (node,) = parts.cluster.nodes
     parts.ask(b"get a\r\n")

@@ -14,10 +14,10 @@ from tests.support.waiting import eventually
 
 
 class Memcached:
-    """A memcached whose second is over when it is told so.
+    """A memcached whose current second ends when the test says so.
 
-    ``flush_all`` keeps the item ``bumped``; after ``flush_all 1`` nothing is kept that is stored in
-    the rest of the second.
+    ``flush_all`` keeps the item ``bumped``; after ``flush_all 1``, items stored in the rest of the
+    second are not kept.
     """
 
     def __init__(self, version: bytes = b"VERSION 1.6.45\r\n") -> None:

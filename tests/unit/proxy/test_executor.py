@@ -20,7 +20,7 @@ from tests.unit.proxy.clusters import cluster_of
 
 
 class Node:
-    """Keeps what it is sent."""
+    """Keeps the receivers of its requests."""
 
     def __init__(self) -> None:
         self.receivers: list[Receiver] = []
@@ -30,7 +30,7 @@ class Node:
 
 
 def cluster_with(node: Node, loop: asyncio.AbstractEventLoop | None = None) -> Cluster:
-    """Return a cluster in which two gets are known to be for one node."""
+    """Return a cluster that knows two gets to be for one node."""
     cluster = cluster_of(1, loop)
     cluster.by_line = cast("Any", {b"get a\r\n": node, b"get b\r\n": node})
     return cluster
@@ -44,7 +44,7 @@ class Client:
         self.replies.append(reply)
 
     def replies_ready(self) -> None:
-        """As a connection."""
+        """Do nothing."""
 
     close = replies_ready
 
@@ -82,7 +82,7 @@ def test_replies_are_not_kept() -> None:
     cluster = cluster_with(node)
     executor = new(cluster, Client(), out)
     executor.take(b"get a\r\n")
-    executor.take(b"get b\r\n")  # so that the first one gets an object of its own
+    executor.take(b"get b\r\n")  # so that the first request gets its own object
     node.receivers.pop(0).answer(b"1")
     node.receivers.pop(0).answer(b"2")
     cluster.due.pop().deliver()
@@ -117,18 +117,18 @@ FRAGMENTS = [
 
 
 @given(st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=12).map(b"".join))
-def test_what_is_taken_are_whole_requests(data: bytes) -> None:
+def test_only_whole_requests_are_taken(data: bytes) -> None:
     loop = asyncio.new_event_loop()
     cluster = cluster_of(2, loop)
     taken = new(cluster, Client(), []).take(data)
     sent = b"".join(request for node in cluster.nodes for request in node._queue)
     loop.close()
     assert data[:taken][-2:] in (b"", b"\r\n")
-    if not cluster.multigets:  # which are not sent as they came
+    if not cluster.multigets:  # they are not sent unchanged
         whole = [line for line in data[:taken].split(b"\r\n") if not _has_odd_key(line)]
         assert sorted(sent.split(b"\r\n")) == sorted(whole)
 
 
 def _has_odd_key(line: bytes) -> bool:
-    """Return whether a request is answered without a node, as its key has a null byte."""
+    """Return whether a request is answered without a node because its key has a null byte."""
     return any(b"\0" in key for key in line.split(b" ")[1:])

@@ -1,4 +1,4 @@
-"""Which replies are to what was asked, in C as in Python."""
+"""Whether replies match their requests, in C as in Python."""
 
 import asyncio
 from random import Random
@@ -100,20 +100,20 @@ KINDS = {
 def test_wrong_replies(function: Any, request_: bytes) -> None:
     wrong = [reply for reply, names in KINDS.items() if request_.split()[0] not in names.split()]
     for reply in wrong + RUBBISH:
-        in_base64 = b" b " in request_ and b" kother" in reply  # which is not compared
+        in_base64 = b" b " in request_ and b" kother" in reply  # keys in base64 are not compared
         assert function(request_, reply) is in_base64, reply
     assert len(wrong) < len(KINDS)
 
 
 def test_a_key_may_be_in_base64_on_either_side() -> None:
-    """A node answers in the form in which the item was stored, whatever the request has."""
+    """A node answers in the form in which the item was stored, whatever the request uses."""
     for function in BOTH:
         assert function(b"mg foo k v\r\n", b"VA 1 kZm9v b\r\nx\r\n")
         assert function(b"mg Zm9v k v b\r\n", b"VA 1 kfoo\r\nx\r\n")
         assert not function(b"mg foo k v\r\n", b"VA 1 kZm9v\r\nx\r\n")
 
 
-def test_keys_in_another_order_and_keys_that_nobody_asked_for() -> None:
+def test_keys_in_another_order_and_keys_that_were_not_requested() -> None:
     def item(key: bytes) -> bytes:
         return b"VALUE %b 0 1\r\nx\r\n" % key
 
@@ -152,7 +152,7 @@ def test_c_and_python_agree_on_any_bytes() -> None:
 
 
 def _whole(reply: bytes) -> bool:
-    """Return whether values have the length that is announced, as those of all replies."""
+    """Return whether values have the announced length, as in all replies that are checked."""
     try:
         return ReplyScanner().split(reply) == [reply]
     except ReplyError:
@@ -184,7 +184,7 @@ def test_what_was_asked_is_taken_in_order(kind: Any) -> None:
     asked.skip()
     assert not asked.take(b"VALUE a 0 1\r\nx\r\nEND\r\n", False)
     asked.clear()
-    assert asked.take(b"anything\r\n", False)  # nothing is known
+    assert asked.take(b"anything\r\n", False)  # no request is known
 
 
 def test_values_of_long_requests_are_not_kept() -> None:
@@ -229,7 +229,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("request_", "reply"), WRONG)
 @pytest.mark.parametrize("size", [1, 10_000])
-async def test_nobody_gets_anything_after_an_unexpected_reply(
+async def test_no_client_gets_anything_after_an_unexpected_reply(
     request_: bytes, reply: bytes, size: int
 ) -> None:
     node, _ = served()
@@ -302,7 +302,7 @@ async def test_a_batch_is_given_up_in_the_middle() -> None:
             link.data_received(data[at : at + size])
         assert batch.reply == b"END\r\nSTORED\r\n" + error(b"VALUE d 0 1") * 2
         assert (executor.failures, node.pending) == (2, 0)
-        assert node.returning.missed  # a set is among those without a reply
+        assert node.returning.missed  # a set is among the requests without a reply
 
 
 class _Whole:

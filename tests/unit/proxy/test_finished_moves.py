@@ -16,7 +16,7 @@ def moving(scene: Scene) -> bytes:
 
 
 def answer(scene: Scene) -> None:
-    """Have nodes answer what they have been asked until now."""
+    """Make nodes answer the requests received so far."""
     for _ in range(len(scene.waiting)):
         _, request, receiver = scene.waiting.popleft()
         name = request.split()[0]
@@ -37,7 +37,7 @@ def test_a_key_that_is_always_in_use_leaves_a_move_that_is_over(
         clients = [scene.ask(key, read)]
         await scene.run_until_asked()
         scene.cluster.change(scene.after)
-        # There is always one in progress: each begins before the one before it is answered.
+        # A request is always in progress: each begins before the previous one is answered.
         for _ in range(20):
             clients.append(scene.ask(key, read))
             answer(scene)
@@ -69,7 +69,7 @@ def test_changes_after_a_move_hold_the_new_copies_of_a_key_that_is_read_all_the_
     play(scenario, monkeypatch)
 
 
-def test_what_waits_is_sent_in_order_and_flushes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_requests_and_flushes_are_sent_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(scene: Scene) -> None:
         alone(scene)
         key, other = moving(scene), b"other"
@@ -78,7 +78,7 @@ def test_what_waits_is_sent_in_order_and_flushes_too(monkeypatch: pytest.MonkeyP
         scene.cluster.change(scene.after)
         scene.sent.clear()
         clients = [scene.ask(other, b"get other\r\n")]
-        assert scene.sent  # it does not wait: no request for it is in progress
+        assert scene.sent  # it does not wait: no request for its key is in progress
         scene.sent.clear()
         clients += [
             scene.ask(key, b"set %b 0 0 1\r\nx\r\n" % key),
@@ -91,7 +91,7 @@ def test_what_waits_is_sent_in_order_and_flushes_too(monkeypatch: pytest.MonkeyP
         assert [client.replies for client in clients] == [
             *([b"END\r\n"], [b"STORED\r\n"], [b"OK\r\n"], [b"STORED\r\n"], [b"END\r\n"])
         ]
-        # What is in progress goes on looking for the item.
+        # Requests in progress continue to look for the item.
         requests = [name for _, request in scene.sent if (name := request.split()[0]) != b"mg"]
         assert requests == [b"set", *[b"flush_all"] * 4, b"set", b"get"]
         assert scene.cluster.node_of(other) is scene.cluster._found(other)
@@ -147,7 +147,7 @@ def test_a_flush_of_a_move_that_is_over_is_not_overtaken(monkeypatch: pytest.Mon
 
 
 def test_a_change_does_not_pass_one_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With copies: a read resumes after a change of before, and finds the key's new nodes."""
+    """With copies: a read resumes after an earlier change, and finds the key's new nodes."""
 
     async def scenario(scene: Scene) -> None:
         scene.enter(Phase.SETTLE)
@@ -181,12 +181,12 @@ def test_a_change_does_not_pass_one_that_waits(monkeypatch: pytest.MonkeyPatch) 
         scene.ask(key, b"set %b 0 0 1\r\n2\r\n" % key)
         await scene.run()
         values = [request[-3:-2] for _, request in scene.sent if request.startswith(b"set ")]
-        assert values == [b"1", b"2"]  # the pair stores the first in another way
+        assert values == [b"1", b"2"]  # the pair stores the first value with another command
 
     play(scenario, monkeypatch)
 
 
-def test_a_flush_does_not_pass_what_waits_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flush_does_not_pass_a_waiting_change(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(scene: Scene) -> None:
         alone(scene)
         key = moving(scene)
@@ -221,7 +221,7 @@ def test_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def alone(scene: Scene) -> None:
-    """Have keys no copies, and be in the last phase."""
+    """Use no copies, and enter the last phase of the move."""
     scene.before = replace(scene.before, replicas=1)
     scene.after = replace(scene.after, replicas=1)
     scene.cluster.change(scene.before)

@@ -1,4 +1,4 @@
-"""What is sent to nodes, and how long they take, in C."""
+"""Requests sent to nodes, and the time that nodes take, in C."""
 
 import asyncio
 import gc
@@ -31,7 +31,7 @@ class Failing:
 
 
 def connected(cluster: Cluster) -> list[NodeTransport]:
-    """Connect the nodes; return what they are sent."""
+    """Connect the nodes; return their transports."""
     transports = []
     for node in cluster.nodes:
         link = NativeLink(node)
@@ -42,7 +42,7 @@ def connected(cluster: Cluster) -> list[NodeTransport]:
 
 
 def ask(node: Node, line: bytes = b"get k\r\n") -> tuple[Any, list[bytes]]:
-    """Send a get by way of C; return who gets the reply, and what it gets."""
+    """Send a get by way of C; return the receiver of its reply, and the list of replies."""
     lone, got = Lone(None), list[bytes]()
     lone.write, lone.counters = got.append, Counters()
     assert lone.take({line: node}, line, Node)
@@ -65,7 +65,7 @@ async def test_all_nodes_are_sent_to_in_one_call() -> None:
     assert not loop.soon
 
 
-async def test_what_comes_during_the_call_is_sent_in_the_next() -> None:
+async def test_requests_made_during_the_call_are_sent_in_the_next() -> None:
     loop = Loop()
     cluster = cluster_of(2, cast("Any", loop))
     first, second = connected(cluster)
@@ -82,7 +82,7 @@ async def test_what_comes_during_the_call_is_sent_in_the_next() -> None:
     assert second.written == b"get j\r\n"
 
 
-async def test_a_node_that_fails_keeps_no_others_from_being_sent_to() -> None:
+async def test_a_failing_node_does_not_keep_requests_from_others() -> None:
     loop = Loop()
     cluster = cluster_of(4, cast("Any", loop))
     sent = connected(cluster)
@@ -116,7 +116,7 @@ async def test_another_scheduler_is_asked_by_its_method() -> None:
     assert sent.written == b"get k\r\n"
 
 
-async def test_what_calls_the_nodes_is_freed_with_them() -> None:
+async def test_the_scheduler_is_freed_with_the_nodes() -> None:
     loop = Loop()
     cluster = cluster_of(1, cast("Any", loop))
     connected(cluster)
@@ -179,7 +179,7 @@ async def test_bytes_are_counted_by_numbers_of_every_length(edge: int) -> None:
         assert lone.counters.bytes_written == before + 5
 
 
-async def test_a_node_is_sent_what_waits_once_however_much_it_is() -> None:
+async def test_waiting_requests_are_sent_once_whatever_their_number() -> None:
     loop = Loop()
     cluster = cluster_of(1, cast("Any", loop))
     (sent,) = connected(cluster)
@@ -194,6 +194,6 @@ async def test_a_node_is_sent_what_waits_once_however_much_it_is() -> None:
         assert sent.written == expected
         assert node.requests == node._last_sent
         node._link.data_received(b"END\r\n" * count)
-        if count > 1:  # one is written as it is, and the transport keeps it
+        if count > 1:  # a single request is written unchanged, and the transport keeps it
             assert [sys.getrefcount(line) for line in lines] == before
         assert all(got == [b"END\r\n"] for _, got in receivers)

@@ -1,4 +1,4 @@
-"""What is framed in C is framed in Python alike."""
+"""Framing in C gives the same results as in Python."""
 
 import random
 from collections.abc import Callable
@@ -26,7 +26,7 @@ END = b"END\r\n"
 
 
 class Owner:
-    """Told apart by its identity."""
+    """An owner, compared by identity."""
 
 
 def functions(native: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -116,7 +116,7 @@ def test_gets_are_split_alike(data: bytes) -> None:
     assert b"".join(reply + END for reply in found) == data[:end]
     other, before = split_gets_in_python(data)
     assert found[: len(other)] == other
-    # Python leaves a value that contains END.
+    # The Python version leaves a value that contains END.
     assert len(found) == len(other) or data[before:end].count(END) > len(found) - len(other)
 
 

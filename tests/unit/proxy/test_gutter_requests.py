@@ -1,4 +1,4 @@
-"""What the gutter is asked in place of a node: for items that expire soon."""
+"""Requests sent to the gutter in place of a node: its items expire soon."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Keys that get another node without their items: other proxies may not know that yet."""
+"""Keys that get another node without their items, which other proxies may not know yet."""
 
 import asyncio
 from dataclasses import replace
@@ -17,7 +17,7 @@ KEYS = [b"key:%d" % number for number in range(60)]
 
 
 class Time(Scheduler):
-    """A scheduler whose time passes when the test says so."""
+    """A scheduler whose clock advances when the test says so."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Time(Scheduler):
 
 
 class Client:
-    """Collects replies, and says that a node has answered what it was sent."""
+    """Collects replies."""
 
     reads = False
 
@@ -77,7 +77,7 @@ def topology_of(nodes: int) -> Topology:
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
-    """Return two nodes, of which a third is going to take keys over."""
+    """Return a scene of two nodes; a third will take over some of their keys."""
     found = Scene(2, seconds=SECONDS)
 
     def send(node: Node, request: bytes, receiver: Receiver) -> None:
@@ -143,7 +143,7 @@ def test_other_keys_are_not_delayed(scene: Scene) -> None:
 
 
 def test_a_second_change_prolongs_it(scene: Scene) -> None:
-    """A proxy may still think of the first nodes, or of the second ones."""
+    """Another proxy may still use the first nodes, or the second ones."""
     key = moving_key(2, 3)
     scene.cluster.change(topology_of(3))
     scene.time.passes(SECONDS / 2)

@@ -1,4 +1,4 @@
-"""Parts of replies that wait for others are bounded, whatever has split the request."""
+"""Parts of replies that wait for other parts are bounded, however the request was split."""
 
 from collections.abc import Callable
 from typing import cast
@@ -29,7 +29,7 @@ class Target:
         self.taken.append((request, receiver))
 
     def answer(self, *found: bytes) -> bytes:
-        """Answer the first request with items of keys."""
+        """Answer the first request with the items of these keys."""
         request, receiver = self.taken.pop(0)
         receiver.answer(b"".join(ITEM % key for key in found) + END)
         return request
@@ -37,7 +37,7 @@ class Target:
 
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> HeldParts:
-    """Room for two items."""
+    """Return held parts with room for two items."""
     held = HeldParts(65)
     for module in ("resend", "replicas", "whole_gets"):
         monkeypatch.setattr(f"memlite.proxy.{module}.PARTS", held)
@@ -64,11 +64,11 @@ def test_what_is_split_by_keys(held: HeldParts) -> None:
     targets[b"b"].answer(b"b")
     size = len(ITEM % b"a" + END)
     assert held.size == 2 * size
-    targets[b"a"].answer(b"a")  # of the second client
+    targets[b"a"].answer(b"a")  # for the second client
     targets[b"b"].answer(b"b")
     assert held.size == 2 * size
     targets[b"c"].answer()
-    assert held.size == 0  # the first has too much as well
+    assert held.size == 0  # the first client holds too much as well
     targets[b"c"].answer(b"c")
     targets[b"d"].answer(b"d")
     targets[b"d"].answer(b"d")
@@ -109,7 +109,7 @@ def _sets(nodes: list[Target]) -> tuple[Changes, Callable[[bytes], ReplicaSet]]:
     return changes, found.__getitem__
 
 
-def test_what_a_replica_lacks_and_cannot_be_held_for_is_read_from_the_primary(
+def test_items_that_a_replica_lacks_are_read_from_the_primary_even_without_room(
     held: HeldParts,
 ) -> None:
     nodes = [Target(), Target()]

@@ -49,7 +49,7 @@ class Client:
 
 
 class Nodes:
-    """What a cluster says of its nodes."""
+    """A cluster's information about its nodes."""
 
     def __init__(self) -> None:
         self.every_node = [Slow(), Slow()]
@@ -75,7 +75,7 @@ def test_clients_are_looked_at_while_a_node_is_slow_and_once_more() -> None:
     client.unread = 7
     client.waiting = 0
     held.look()
-    assert client.counted == 2  # what it has yet to read still counts
+    assert client.counted == 2  # its unread replies still count
     assert not forgotten
     held.look()
     assert client.counted == 2
@@ -107,7 +107,7 @@ def test_what_is_held_of_each_kind_of_request_is_counted_and_forgotten_with_the_
     every = Flush(executor, 2)
     executor._queue.extend([first, plain, batch, several, more, every])
     empty = executor.held
-    batch.waits = True  # or it would ask for a timer
+    batch.waits = True  # otherwise it would request a timer
     plain.answer(VALUE)
     of_a.answer(VALUE)
     several.take(0, VALUE, failed=False)
@@ -120,7 +120,7 @@ def test_what_is_held_of_each_kind_of_request_is_counted_and_forgotten_with_the_
     executor._queue.append(of_b)
     of_b.answer(VALUE)
     executor.deliver()
-    assert executor.held <= empty + len(b"OK\r\n")  # what comes later is not kept either
+    assert executor.held <= empty + len(b"OK\r\n")  # later replies are not kept either
 
 
 @pytest.mark.skipif(PartInC is None, reason="not compiled")
@@ -135,7 +135,7 @@ def test_what_parts_in_c_hold_is_counted_and_forgotten_too() -> None:
     several, odd = (JoinedMultiGet(executor, found, b"\0\1", strict=False) for _ in range(2))
     executor._queue.extend([Read(executor), batch, several, odd])
     empty = executor.held
-    batch.waits = True  # or it would ask for a timer
+    batch.waits = True  # otherwise it would request a timer
     of_a.answer(VALUE)
     assert executor.held - empty == len(VALUE)
     assert batch.available() == VALUE
@@ -148,11 +148,11 @@ def test_what_parts_in_c_hold_is_counted_and_forgotten_too() -> None:
     assert executor.held - empty >= len(VALUE) + len(item)
     executor.detach()
     assert executor.held <= empty + 2 * len(b"END\r\n")
-    of_b.answer(VALUE)  # what comes later is taken as before
+    of_b.answer(VALUE)  # later replies are still accepted
     several.part(1).answer(b"END\r\n")
 
 
-def test_a_connection_holds_what_waits_too() -> None:
+def test_a_connection_also_holds_waiting_replies() -> None:
     proxy = Proxy(Config(), None, [], access=Access(60))
     unread = UnreadReplies(100, 0)
     connection = ProxyConnection(proxy._services, unread)
@@ -166,7 +166,7 @@ def test_a_connection_holds_what_waits_too() -> None:
     assert connection.held == 0
 
 
-def test_the_executor_of_before_a_negotiation_is_not_kept() -> None:
+def test_the_executor_from_before_a_negotiation_is_not_kept() -> None:
     proxy = Proxy(Config(), None, [], access=Access(60))
     connection = ProxyConnection(proxy._services, UnreadReplies(100, 0))
     gc.collect()

@@ -1,4 +1,4 @@
-"""Which keys are taken for hot."""
+"""Detection of hot keys."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from memlite.proxy.loads import Load, hot, loads_of, worth_it
 
 
 def report(total: float, **keys: tuple[float, float]) -> dict[str, str]:
-    """Return a node's statistics: the requests of keys per second, and the changes among them."""
+    """Return a node's statistics: requests per second of each key, and the changes among them."""
     rows = {"hotkeys:sample_interval": "256", "hotkeys:per_second": str(total)}
     for rank, (key, (rate, changes)) in enumerate(keys.items(), 1):
         name = f"hotkeys:{rank}:"
@@ -26,7 +26,7 @@ def test_the_share_is_of_an_average_node() -> None:
 
 
 def test_promoted_keys_have_the_share_that_they_would_have_without_copies() -> None:
-    """300 reads and 10 changes per second on three nodes: each copy gets three more a change."""
+    """300 reads and 10 changes per second on three nodes: a copy gets three requests a change."""
     reports = [
         report(1000, a=(110, 10)),
         report(1000, a=(130, 20)),

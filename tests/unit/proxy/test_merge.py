@@ -11,7 +11,7 @@ END = b"END\r\n"
 
 
 def merge(keys: Sequence[tuple[bytes, int]], replies: Sequence[bytes]) -> bytes:
-    """Merge twice, as the second time headers are known."""
+    """Merge twice: the second time, the headers are known."""
     merger = Merger()
     first = merger.merge(keys, replies)
     assert merger.merge(keys, replies) == first

@@ -1,4 +1,4 @@
-"""What is known of a move of keys."""
+"""A proxy's knowledge of a move of keys."""
 
 from dataclasses import replace
 
@@ -11,17 +11,17 @@ NOTE = MoverNote("x", "process 1 on a", items=10, total=30)
 
 
 class Store:
-    """Holds what a process that moves keys says."""
+    """Holds the note of a process that moves keys."""
 
     def __init__(self) -> None:
         self.note: MoverNote | None = None
         self.reads = 0
 
     async def open(self) -> None:
-        """As a store."""
+        """Do nothing."""
 
     async def close(self) -> None:
-        """As a store."""
+        """Do nothing."""
 
     async def read(self, name: str) -> Stored | None:
         assert name == MOVER

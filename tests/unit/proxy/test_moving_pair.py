@@ -52,7 +52,7 @@ def test_a_change_that_is_refused_leaves_copies_alone(
     play(scenario, monkeypatch)
 
 
-def test_a_key_is_read_while_the_node_is_down_that_it_moves_to(
+def test_a_key_is_read_while_its_new_node_is_down(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario(scene: Scene) -> None:

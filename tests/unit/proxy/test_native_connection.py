@@ -1,4 +1,4 @@
-"""Input that is taken in C, and output that does not pass the transports."""
+"""Input handled in C, and output that bypasses the transports."""
 
 import asyncio
 import gc
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(NATIVE is None, reason="the module in C is not c
 
 
 class Transport:
-    """Keeps what is written, and has as much yet to be sent as is said."""
+    """Records what is written, and reports a given number of unsent bytes."""
 
     def __init__(self, unsent: int = 0) -> None:
         self.unsent = unsent
@@ -72,7 +72,7 @@ def test_what_comes_after_unsent_data_passes_the_transport(
     assert transport.written == [b"END\r\n"]
 
 
-def test_much_passes_the_transport(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_large_data_passes_the_transport(pair: tuple[socket.socket, socket.socket]) -> None:
     transport = Transport()
     NATIVE.Writer(transport, pair[0].fileno())(b"x" * (16 * 1024 + 1))
     assert transport.written == [b"x" * (16 * 1024 + 1)]
@@ -124,7 +124,7 @@ async def connected() -> AsyncIterator[tuple[asyncio.Transport, socket.socket]]:
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_connection(Keeping, *server.getsockname())
         theirs, _ = server.accept()
-        # Little fits, so that soon bytes wait here.
+        # The buffers are small, so that bytes soon wait here.
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         ours = transport.get_extra_info("socket")
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
@@ -134,7 +134,7 @@ async def connected() -> AsyncIterator[tuple[asyncio.Transport, socket.socket]]:
 
 
 @pytest.mark.parametrize("loop", [uvloop.new_event_loop, asyncio.new_event_loop])
-def test_replies_keep_their_order_whoever_writes_them(loop: Any) -> None:
+def test_replies_keep_their_order_whichever_object_writes_them(loop: Any) -> None:
     async def main() -> bytes:
         async with connected() as (transport, theirs):
             write = writer_of(transport)
@@ -165,7 +165,7 @@ def test_a_lost_connection_is_left_to_the_transport() -> None:
             await loop.create_connection(lambda: link, *server.getsockname())
             assert type(link.write) is NATIVE.Writer
             link.close()
-            await asyncio.sleep(0)  # the transport tells of it in the next iteration
+            await asyncio.sleep(0)  # the transport reports it in the next iteration
             assert type(link.write) is not NATIVE.Writer
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -192,7 +192,7 @@ def test_a_link_without_a_node_is_served_by_the_method_in_python() -> None:
 
 
 def test_a_receiver_serves_connections_of_its_type_alone() -> None:
-    with pytest.raises(TypeError, match="not such a connection"):
+    with pytest.raises(TypeError, match="not a supported connection"):
         vars(NativeLink)["data_received"].__get__(3)
     with pytest.raises(TypeError):
         NATIVE.Receiver(3)
@@ -206,12 +206,12 @@ async def _received_nothing() -> None:
     NativeLink(cast("Any", None)).data_received()  # type: ignore[call-arg]
 
 
-def test_what_is_bound_is_freed() -> None:
+def test_bound_objects_are_freed() -> None:
     class Node:
-        """As a node, which has its flusher."""
+        """A node that refers to its flusher."""
 
     class Holder(Transport):
-        """As a transport, which has what writes to it."""
+        """A transport that refers to its writer."""
 
     node, holder = Node(), Holder()
     cast("Any", node).flusher = NATIVE.Flusher(node)
@@ -222,7 +222,7 @@ def test_what_is_bound_is_freed() -> None:
     assert gone[0]() is gone[1]() is None
 
 
-def test_a_flusher_calls_the_method_in_python_of_what_is_no_node() -> None:
+def test_a_flusher_calls_the_python_method_of_other_types() -> None:
     class Node:
         flushed = 0
 
@@ -238,11 +238,11 @@ def test_a_flusher_calls_the_method_in_python_of_what_is_no_node() -> None:
 
 
 class Stub:
-    """As a connection that notes what is left to its method in Python."""
+    """A connection that records the data left to its Python method."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.out: list[Any] = []
-        self._out = self.out  # as connections call it
+        self._out = self.out  # the name that connections use
         self.executor = ProxyExecutor(
             cluster, cast("Any", None), cast("Any", self), self.out, Recognizer(cluster, Limits())
         )
@@ -314,7 +314,7 @@ UNUSUAL = [
 
 
 @pytest.mark.parametrize("data", USUAL[:-1])
-async def test_what_is_not_all_there_is_left_to_python(client: Receiving, data: bytes) -> None:
+async def test_incomplete_requests_are_left_to_python(client: Receiving, data: bytes) -> None:
     for size in range(len(data)):
         client.data_received(data[:size])
     assert client.left == [data[:size] for size in range(len(data))]
@@ -347,7 +347,7 @@ async def test_nothing_is_taken_while_something_else_is_to_be_done(client: Recei
     client._counters.until_slow_sample, client._immediate_limit = 10, -1
     client.data_received(b"get k\r\n")
     client._immediate_limit = 0
-    client.executor.lone.write = None  # another has to write the reply
+    client.executor.lone.write = None  # another object has to write the reply
     client.data_received(b"delete k\r\n")
     client.executor.lone.write = client.out.append
     client.executor.lone.by_line = None  # as after quit
@@ -451,7 +451,7 @@ async def test_a_client_that_has_gone_is_sent_nothing(client: Receiving) -> None
     client.data_received(b"get k\r\n" * 2)
 
     class OfTheExecutor:
-        """What is freed with the executor, which takes no weak reference itself if compiled."""
+        """Freed with the executor, which takes no weak references itself if compiled."""
 
     client.executor.lone.counters = OfTheExecutor()
     gone = weakref.ref(client.executor.lone.counters)
@@ -460,7 +460,7 @@ async def test_a_client_that_has_gone_is_sent_nothing(client: Receiving) -> None
     node._flush()
     node._link.data_received(b"END\r\n" * 2)
     assert client.out == []
-    assert gone() is None  # nothing has to wait for the collector
+    assert gone() is None  # it is freed without the garbage collector
 
 
 async def test_the_executor_learns_that_a_client_reads_no_more(client: Receiving) -> None:
@@ -477,7 +477,7 @@ async def test_the_executor_learns_that_a_client_reads_no_more(client: Receiving
     assert (client.out, client.unread) == ([b"END\r\n" * 2], 1)
 
 
-async def test_what_is_there_of_a_batch_is_sent_soon() -> None:
+async def test_the_available_part_of_a_batch_is_sent_soon() -> None:
     loop = Loop()
     cluster = cluster_of(2, cast("Any", loop))
     keys = {cluster.node_of_line(b"get %d\r\n" % n, b"%d" % n): b"%d" % n for n in range(99)}
@@ -525,7 +525,7 @@ def test_wrong_arguments_of_batches() -> None:
         with pytest.raises(ValueError, match="count"):
             batch.part(count, reads=True)
     batch.part(1, reads=True)
-    with pytest.raises(ValueError, match="as many parts"):
+    with pytest.raises(ValueError, match="already has a part"):
         batch.part(1, reads=True)
     with pytest.raises(TypeError):
         batch.part(1, True)

@@ -26,7 +26,7 @@ class Outcome:
 
 
 class Silent:
-    """A transport on which nothing is sent."""
+    """A transport that sends nothing."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
@@ -38,7 +38,7 @@ class Silent:
         return None
 
     def abort(self) -> None:
-        """As a transport."""
+        """Do nothing."""
 
 
 def served(access: Access | None = None) -> tuple[Node, Silent]:
@@ -82,7 +82,7 @@ async def test_one_write_at_a_time_is_timed() -> None:
     node.link_lost("over", down=True)
 
 
-async def test_of_writes_to_all_nodes_at_once_not_only_the_first_is_timed() -> None:
+async def test_simultaneous_writes_to_several_nodes_are_all_timed() -> None:
     access = Access(60)
     nodes = [served(access)[0] for _ in range(3)]
     access.timing.due = float("inf")  # as if a write to another node had always just been timed
@@ -103,7 +103,7 @@ async def test_a_node_that_has_left_says_so() -> None:
     assert late.replies == [b"SERVER_ERROR node 127.0.0.1:1: has left the cluster\r\n"]
 
 
-async def test_what_waits_is_limited_once_the_node_takes_no_more() -> None:
+async def test_waiting_requests_are_limited_once_the_node_takes_no_more() -> None:
     node, transport = served()
     first, second, refused = Outcome(), Outcome(), Outcome()
     cast("Any", node._link).pause_writing()
@@ -204,7 +204,7 @@ async def test_time_in_which_the_process_was_stopped_counts_against_no_node() ->
     node.send(b"get 1\r\n", before)
     timers.pass_until(50)
     timers.now = 1000
-    node.send(b"get 2\r\n", after)  # was read before it is looked whether a deadline has passed
+    node.send(b"get 2\r\n", after)  # read before the deadlines are checked
     timers.pass_until(1000)
     assert node.timeouts == 0
     node.replies_received([b"END\r\n"])

@@ -1,4 +1,4 @@
-"""What is in C of a proxy's requests and replies, beside what the transcripts compare."""
+"""The handling of requests and replies in C, beyond what the transcripts compare."""
 
 import asyncio
 import gc
@@ -19,7 +19,7 @@ class Owner:
 
 
 class Whole:
-    """Notes what its parts tell it."""
+    """Records the calls of its parts."""
 
     def __init__(self) -> None:
         self.done = self.failures = 0
@@ -36,7 +36,7 @@ class Whole:
 
 
 def split(data: bytes, most: int = 64, longest: int = 1000) -> Any:
-    """Return what is found for nodes that know the keys a, b and c."""
+    """Return the requests as split among the nodes of the keys a, b and c."""
     owners = [Owner(), Owner()]
     keys = {b"a": owners[0], b"b": owners[1], b"c": owners[0], b"d": object()}
     lines = {b"get %b\r\n" % key: owner for key, owner in keys.items()}
@@ -113,7 +113,7 @@ def test_replies_are_joined_as_far_as_they_are_there() -> None:
     assert (whole.done, whole.failures) == (2, 1)
     assert native.join(order, parts, 2, b"!") == (b"error!", 4)
     assert [part.pieces() for part in parts] == [[b"one", b""], [b"two", b"error"]]
-    with pytest.raises(ValueError, match="no reply is missing"):
+    with pytest.raises(ValueError, match="a reply must be missing"):
         parts[0].answer(b"more")
 
 

@@ -1,4 +1,4 @@
-"""Hot keys: which nodes are read when, and that nothing stale is read, in virtual time."""
+"""Hot keys: which nodes are read when, and that no stale value is read, in virtual time."""
 
 import heapq
 import itertools
@@ -21,7 +21,7 @@ DEADLINE = 1.0
 
 
 class Fixture:
-    """A proxy with three nodes, on a clock that tests move."""
+    """A proxy with three nodes, on a clock that tests advance."""
 
     def __init__(self, *, count: int = 3, base: int = 1) -> None:
         self.now = 1000.0
@@ -42,7 +42,7 @@ class Fixture:
             busy[0].step()
 
     def later(self, seconds: float) -> None:
-        """Let time pass, and what is due happen."""
+        """Advance the clock, and do everything that is due."""
         self.now += seconds
         self.hot.tick()
         self.run()
@@ -61,7 +61,7 @@ class Fixture:
         return reply
 
     def asked(self, request: bytes = GET, times: int = 12) -> str:
-        """Return the names of the nodes that get a request if it is sent some times."""
+        """Return the names of the nodes that get a request when it is sent several times."""
         names = set()
         for _ in range(times):
             self.set.send(request, Client())
@@ -102,11 +102,11 @@ def test_the_times_cover_the_lease_and_what_is_on_its_way() -> None:
     hot = Fixture().hot
     assert hot.settling >= LEASE + DEADLINE + 30
     assert hot.linger > LEASE + 3 * DEADLINE
-    # A former primary is held again before anybody reads its copy.
+    # A former primary is held again before any proxy reads its copy.
     assert hot.settling > LEASE + hot.linger - 5 * DEADLINE
 
 
-def test_a_copy_of_before_is_removed_before_the_first_read() -> None:
+def test_an_old_copy_is_removed_before_the_first_read() -> None:
     fixture = Fixture()
     fixture.servers[0].execute(setting(b"new"))
     fixture.servers[1].execute(setting(b"old"))
@@ -201,7 +201,7 @@ def test_a_proxy_that_starts_holds_copies_of_demoted_keys() -> None:
     assert fixture.hot.of(KEY) is None
 
 
-def test_a_second_promotion_begins_anew() -> None:
+def test_a_second_promotion_starts_over() -> None:
     fixture = promoted()
     fixture.update(HotKey(KEY, 2, demoted=True))
     fixture.later(1)
@@ -214,19 +214,19 @@ def test_a_second_promotion_begins_anew() -> None:
     assert fixture.asked() == "abc"
 
 
-def test_a_promotion_that_was_missed_begins_anew() -> None:
+def test_a_promotion_that_was_missed_starts_over() -> None:
     fixture = promoted()
     fixture.update(HotKey(KEY, 3))
     assert fixture.asked() == "a"
 
 
-def test_who_has_promoted_it_makes_no_difference() -> None:
+def test_automatic_promotions_make_no_difference() -> None:
     fixture = promoted()
     fixture.update(HotKey(KEY, 1, automatic=True))
     assert fixture.asked() == "abc"
 
 
-def test_who_did_not_follow_begins_anew() -> None:
+def test_a_proxy_that_was_suspended_starts_over() -> None:
     fixture = promoted()
     fixture.hot.suspend()
     assert fixture.asked() == "a"
@@ -260,8 +260,8 @@ def test_a_node_that_goes_changes_nothing_for_the_others() -> None:
     assert fixture.asked() == "ab"
 
 
-def test_another_primary_begins_anew_and_the_former_one_is_not_held() -> None:
-    """Others may still take the former one for the primary, and must not find holds there."""
+def test_another_primary_starts_over_and_the_former_one_is_not_held() -> None:
+    """Other proxies may still consider it the primary, and must not find holds there."""
     fixture = promoted()
     fixture.order = [1, 0, 2]
     fixture.update(HotKey(KEY, 1))
@@ -278,7 +278,7 @@ def test_another_primary_begins_anew_and_the_former_one_is_not_held() -> None:
 
 
 def test_after_a_gap_every_node_is_held() -> None:
-    """The last change of the primary may be long ago for all others."""
+    """Other proxies may have known the new primary for a long time."""
     fixture = promoted()
     fixture.hot.suspend()
     fixture.order = [1, 0, 2]
@@ -310,7 +310,7 @@ def test_replicas_are_read_all_the_time() -> None:
 
 
 def test_a_key_in_use_is_demoted_when_its_changes_are_over() -> None:
-    """Or the requests that follow would overtake them."""
+    """Otherwise later requests would overtake them."""
     fixture = promoted()
     fixture.update()
     fixture.set.send(setting(b"1"), Client())
@@ -365,7 +365,7 @@ class World:
         self.servers = [TimedServer(lambda: self.now) for _ in range(3)]
         self.listed: tuple[HotKey, ...] = ()
         self.epoch = 1
-        self.copies = self.reads = 0  # reads that a copy has answered, and all of the replicas
+        self.copies = self.reads = 0  # reads answered by a copy, and all reads of replicas
         self._numbers = itertools.count()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
 
@@ -401,7 +401,7 @@ class World:
 
 
 class SlowNode:
-    """A connection to a server. Some changes are made long after they have failed."""
+    """A connection to a server. Some changes are made long after they were reported to fail."""
 
     def __init__(self, world: World, server: TimedServer, name: str) -> None:
         self.name = name
@@ -426,7 +426,7 @@ def void(_reply: bytes) -> None:
 
 
 class SimulatedProxy:
-    """A proxy that follows the list, more or less, and serves clients."""
+    """A proxy that follows the list, with interruptions, and serves clients."""
 
     def __init__(self, world: World, patience: float) -> None:
         self._world = world
@@ -440,7 +440,7 @@ class SimulatedProxy:
         world.repeat(lambda: world.random.expovariate(1 / 600), self.start)
 
     def start(self) -> None:
-        """Start, maybe again."""
+        """Start or restart."""
         world = self._world
         self._nodes = [
             SlowNode(world, server, "abc"[number]) for number, server in enumerate(world.servers)
@@ -495,7 +495,7 @@ def test_nothing_stale_is_read() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mistake", ["settling", "linger"])
 def test_mistakes_are_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Copies that are read, or held no more, as soon as this proxy knows."""
+    """Copies are read, or no longer held, as soon as this proxy knows of the change."""
     begin = Promotions.__init__
 
     def hasty(self: Promotions, *arguments: object) -> None:

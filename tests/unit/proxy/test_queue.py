@@ -44,7 +44,7 @@ class Outcome:
 
 
 class Nodes:
-    """The part of a cluster that the queue knows."""
+    """The part of a cluster that the queue uses."""
 
     def __init__(self) -> None:
         self.routes = 0
@@ -140,7 +140,7 @@ async def test_a_queue_with_too_many_bytes_refuses(monkeypatch: pytest.MonkeyPat
     assert setup.submit(b"x")[0].replies == []  # there is room again
 
 
-async def test_who_waits_too_long_is_told_that_nothing_was_sent() -> None:
+async def test_a_client_that_waits_too_long_is_told_that_nothing_was_sent() -> None:
     setup = Setup(in_flight=1, deadline=0.01)
     setup.submit(b"first")
     (outcome,) = setup.submit(b"second")
@@ -151,7 +151,7 @@ async def test_who_waits_too_long_is_told_that_nothing_was_sent() -> None:
     assert setup.queue.expired == 1
 
 
-async def test_of_a_client_that_is_gone_changes_are_sent_and_reads_are_not() -> None:
+async def test_changes_of_a_disconnected_client_are_sent_and_its_reads_are_not() -> None:
     setup = Setup(in_flight=1)
     setup.submit(b"first")
     setup.submit(b"get", reads=True)

@@ -50,7 +50,7 @@ def test_usual_requests(request_: bytes) -> None:
 
 
 def test_a_known_key_with_a_line_feed_is_no_word_of_a_line() -> None:
-    """It is known by a meta request in base64. For nodes, the line would end there."""
+    """It is known from a meta request in base64. Nodes would end the line at the line feed."""
     cluster = cluster_of(2)
     for key in (b"a\nb", b"\nb", b"a\n", b"a"):
         cluster.node_of(key)

@@ -31,7 +31,7 @@ class Proxy:
         return client
 
     def run(self) -> None:
-        """Have everything carried out that has been asked for."""
+        """Carry out all waiting requests."""
         while busy := [node for node in self.nodes if node.waiting]:
             busy[0].step()
 
@@ -45,7 +45,7 @@ def play(choose: Choose, requests: Sequence[Sequence[bytes]], *, copy: bool, kil
     """Carry out the requests of several proxies in a chosen order, and check every state.
 
     Raises:
-        AssertionError: a replica has a value that the primary has not.
+        AssertionError: a replica has a value that the primary does not have.
     """
     servers = [Server(), Server()]
     for server in servers if copy else servers[:1]:
@@ -123,7 +123,7 @@ def test_orders_of_three_proxies(kills: bool) -> None:
 
 @pytest.mark.parametrize("mistake", ["no hold", "no condition", "not seen"])
 def test_mistakes_are_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Copies that are not held, filled whatever has happened, or released over another's hold."""
+    """Copies are not held, filled unconditionally, or released despite another proxy's hold."""
     if mistake == "no hold":
         monkeypatch.setattr(changing, "hold", lambda *_args, **_named: b"mg k f c\r\n")
     elif mistake == "no condition":
@@ -153,7 +153,7 @@ def test_a_replica_that_is_down(write: str) -> None:
     assert proxy.changes.idle
 
 
-def test_holds_stay_if_nobody_knows_whether_the_primary_has_made_the_change() -> None:
+def test_holds_stay_if_it_is_unknown_whether_the_primary_has_made_the_change() -> None:
     servers = [Server(), Server()]
     proxy = Proxy(servers)
     client = proxy.ask(setting(b"1"))
@@ -196,7 +196,7 @@ def test_a_hold_at_the_primary_is_not_a_value(request_: bytes) -> None:
     servers = [Server(), Server()]
     servers[0].execute(HOLD)
     proxy = Proxy(servers)
-    for _ in range(2):  # of which one asks the replica first
+    for _ in range(2):  # one of the two asks the replica first
         client = proxy.ask(request_)
         proxy.run()
         assert client.replies == [ODD]
@@ -226,7 +226,7 @@ def test_a_hold_at_the_primary_is_removed_by_a_read_of_several_keys(name: bytes)
     servers = [Server(), Server()]
     servers[0].left = 26
     proxy = Proxy(servers)
-    for _ in range(2):  # of which one may ask the replica first
+    for _ in range(2):  # one of the two may ask the replica first
         servers[0].execute(HOLD)
         client = proxy.ask(b"%b k k\r\n" % name)
         proxy.run()
@@ -331,7 +331,7 @@ def test_a_read_fills_a_replica() -> None:
 
 
 class Noting(Server):
-    """A server that notes what it is asked, and knows no keys."""
+    """A server that records its requests, and has no items."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -343,7 +343,7 @@ class Noting(Server):
 
 
 def test_no_request_overtakes_a_read_of_several_keys() -> None:
-    """The read waits for k; what comes later for the other key waits for the read."""
+    """The read waits for k; later requests for the other key wait for the read."""
     primary = Noting()
     proxy = Proxy([primary, Noting()])
     requests = [setting(b"1"), b"gets k other\r\n", b"delete other\r\n", INCR]
@@ -405,7 +405,7 @@ def test_a_hold_that_another_has_put_meanwhile_is_not_put_back() -> None:
     other = hold_on(servers[1])
     proxy.run()
     assert servers[1].item is not None
-    assert servers[1].item[2] == other + 1  # one of full length
+    assert servers[1].item[2] == other + 1  # a new hold, of full length
 
 
 def test_only_spaces_divide_the_words_of_requests() -> None:

@@ -18,7 +18,7 @@ KEYS = [b"k%d" % number for number in range(40)]
 
 
 class Client:
-    """What a request comes from."""
+    """The client that sends a request."""
 
     gone = False
     number = 1
@@ -69,19 +69,19 @@ class Setup:
         return self._submit([(target, b"flush_all\r\n") for target in self.cluster.targets])
 
     def change(self) -> None:
-        """Have other nodes, of which one was there before."""
+        """Replace all nodes but one."""
         self.cluster.change(parse_nodes("127.0.0.1:7,127.0.0.1:2,127.0.0.1:3"))
 
     def go_on(self) -> None:
-        """Have the worker take the next request."""
+        """Let the worker take the next request."""
         self._busy.pop().answer(END)
 
     def sent(self) -> dict[str, list[bytes]]:
-        """Return what waits for each node."""
+        """Return the requests that wait for each node."""
         return {node.name: [*node._queue] for node in self.cluster.nodes if node._queue}
 
     def answer(self, *replies: bytes) -> None:
-        """Give the replies to what waits for the nodes, in the order of the nodes."""
+        """Answer the waiting requests with these replies, node by node."""
         following = iter(replies)
         for node in self.cluster.nodes:
             node._queue.clear()
@@ -109,7 +109,7 @@ async def test_a_change_that_has_waited_is_made_where_its_key_is_now() -> None:
     assert moved > 10
 
 
-async def test_what_no_change_concerns_is_not_routed_again() -> None:
+async def test_requests_are_not_rerouted_without_a_change() -> None:
     setup = Setup()
     data = b"set k 0 0 1\r\nx\r\n"
     owner = setup.cluster.node_of(b"k")
@@ -119,7 +119,7 @@ async def test_what_no_change_concerns_is_not_routed_again() -> None:
     assert setup.sent() == {other.name: [data]}
 
 
-async def test_a_get_of_keys_that_come_apart_is_split() -> None:
+async def test_a_get_whose_keys_get_different_nodes_is_split() -> None:
     setup = Setup()
     outcome = setup.submit(b"get %b\r\n" % b" ".join(KEYS), *KEYS)
     setup.change()
@@ -134,7 +134,7 @@ async def test_a_get_of_keys_that_come_apart_is_split() -> None:
     assert setup.queue.busy == 0
 
 
-async def test_a_flush_reaches_all_nodes_that_there_are_then_once() -> None:
+async def test_a_flush_reaches_each_of_the_new_nodes_once() -> None:
     setup = Setup()
     outcomes = setup.flush()
     assert len(outcomes) == 2
@@ -147,7 +147,7 @@ async def test_a_flush_reaches_all_nodes_that_there_are_then_once() -> None:
     assert setup.queue.busy == 0
 
 
-async def test_what_was_refused_stays_so() -> None:
+async def test_refused_requests_stay_refused() -> None:
     setup = Setup()
     (outcome,) = setup._submit([(NO_NUL, b"get a\0b\r\n")])
     setup.change()
@@ -156,7 +156,7 @@ async def test_what_was_refused_stays_so() -> None:
     assert not setup.sent()
 
 
-async def test_while_the_nodes_are_not_known_what_has_waited_is_refused() -> None:
+async def test_waiting_requests_are_refused_while_the_nodes_are_unknown() -> None:
     setup = Setup()
     outcome = setup.submit(b"set k 0 0 1\r\nx\r\n", b"k")
     setup.cluster.suspend("nobody knows them")

@@ -1,4 +1,4 @@
-"""Requests that wait for a change of their key, while it gets other nodes."""
+"""Requests that wait for a change of their key while the key gets other nodes."""
 
 from typing import cast
 
@@ -17,7 +17,7 @@ GET = b"get k\r\n"
 
 
 class Sets:
-    """Two nodes of which the first decides, and a third that has a copy from some time on."""
+    """A primary, a node with copies, and a third node that gets a copy later."""
 
     def __init__(self) -> None:
         self.servers = [Server(), Server(), Server()]
@@ -92,7 +92,7 @@ def test_a_get_of_several_keys_that_has_waited_is_split_if_they_are_elsewhere() 
     assert sent == [("one", b"get x y\r\n")]
 
 
-def test_a_whole_get_that_has_waited_is_sent_anew() -> None:
+def test_a_whole_get_that_has_waited_is_sent_again() -> None:
     sets, waited = Sets(), []
     gets = WholeGets(
         [cast("Node", node) for node in sets.nodes],

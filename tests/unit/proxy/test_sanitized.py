@@ -1,4 +1,4 @@
-"""Framing in C does what it is tested for under the address and undefined-behaviour sanitizers."""
+"""Tests of framing in C pass under the address and undefined-behaviour sanitizers."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Spans of requests that pass a proxy, and how nodes learn of them."""
+"""Spans of requests that pass through a proxy, and how nodes learn of them."""
 
 import time
 from typing import Any

@@ -60,7 +60,7 @@ def snapshot_of(cluster: Cluster) -> ProxySnapshot:
 
 
 def comes_up(*nodes: Node) -> None:
-    """Have nodes be up, as if they had been connected."""
+    """Mark nodes as up, as if they had been connected."""
     for node in nodes:
         link = Link(node)
         link.connection_made(Transport())
@@ -68,10 +68,10 @@ def comes_up(*nodes: Node) -> None:
 
 
 class Transport(asyncio.Transport):
-    """Is connected to nothing."""
+    """A transport that is not connected."""
 
     def abort(self) -> None:
-        """As a connection."""
+        """Do nothing."""
 
 
 async def test_nodes_beyond_a_number_are_added_up() -> None:

@@ -74,7 +74,7 @@ def test_binary_commands(command: bytes, status: int | None, found: tuple[str, s
     assert sum(results.values()) == 2
 
 
-def test_whatever_is_in_replies_few_heads_are_counted() -> None:
+def test_few_heads_are_counted_whatever_the_replies() -> None:
     assert {head_of(b"%d\r\n" % number) for number in range(5000)} == {b"0"}
     flags = [head_of(b"HD f%d\r\n" % number) for number in range(100)]
     assert set(flags) == {b"HD"}
@@ -90,7 +90,7 @@ def test_the_first_three_bytes_of_a_get_will_do(reply: bytes, result: str) -> No
     assert by_result(counts)["get", result] == 1
 
 
-def test_what_can_be_is_there_before_it_happens() -> None:
+def test_all_results_are_reported_before_they_occur() -> None:
     results = by_result({})
     assert set(results.values()) == {0}
     assert {kind for kind, _ in results} == set(COMMAND_CLASSES)

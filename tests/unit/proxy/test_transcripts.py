@@ -13,7 +13,7 @@ _ROOT = Path(__file__).parents[3]
 
 
 def transcripts(first: int, last: int, **environment: str) -> list[str]:
-    """Return what happens in scripts of these numbers; see `transcripts.py`."""
+    """Return the transcripts of the scripts with these numbers; see `transcripts.py`."""
     return subprocess.run(
         [sys.executable, "-m", "tests.unit.proxy.transcripts", str(first), str(last)],
         env={**os.environ, **environment},

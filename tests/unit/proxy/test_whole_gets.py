@@ -16,7 +16,7 @@ ERROR = b"SERVER_ERROR out of memory\r\n"
 
 
 class Scene:
-    """Two nodes that have a key, of which the second is asked first."""
+    """Two nodes that have a key; the second is asked first."""
 
     def __init__(self, *, strict: bool) -> None:
         self.servers = [Server(), Server()]
@@ -57,7 +57,7 @@ def test_primaries_answer_for_a_node_that_sends_an_error(
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_the_error_of_the_node_is_the_reply_if_nobody_answers(
+def test_the_error_of_the_node_is_the_reply_if_no_node_answers(
     strict: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(strict=strict)

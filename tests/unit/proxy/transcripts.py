@@ -1,7 +1,7 @@
-"""What a proxy's clients and nodes get, step by step, for scripts that are made up at random.
+"""Transcripts of all that a proxy's clients and nodes receive, step by step, in random scripts.
 
-Printed by a process of its own, so that it can be compared with that of another which uses nothing
-that was compiled from C.
+A separate process prints them, so that they can be compared with those of a process that uses no
+code compiled from C.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from memlite.telemetry.counters import Counters
 from tests.unit.proxy.clusters import cluster_of
 
 KEYS = [b"k%d" % number for number in range(12)]
-# One reply each, to a request that has another.
+# Single replies to a request that expects another reply.
 WRONG = [
     b"VALUE other 0 1\r\nx\r\nEND\r\n", b"STORED\r\n", b"X\r\n", b"ERROR\r\n", b"END\r\n",
     b"VALUE k1 0 1\r\nx\r\nVALUE k1 0 1\r\ny\r\nEND\r\n", b"SERVER_ERROR out of memory\r\n",
@@ -45,18 +45,18 @@ CHANGES = [
     b"mg %b v\r\n",
 ]
 ADDING = [b"%b %%b 0 0 %%d\r\n" % name for name in (b"add", b"replace", b"append", b"prepend")]
-# What no node sends, or nobody has asked for.
+# Data that no node sends, or that answers no request.
 RUBBISH = [
     b"VALUE k1 0 -1\r\nx\r\nEND\r\n", b"VALUE\r\n", b"VALUE k1 0 1\r\nxyzEND\r\n", b"\0" * 3000,
     b"VALUE k1 0 2\r\nEND\r\nEND\r\n", b"VALUE k1 0 0 1 2 3\r\n\r\nEND\r\n",
     b"VALUE k1 0 3\r\nx", b"V", b"\r\n", b"VA 3\r\nabcd\r\n", b"VA x\r\n", b"E", b"7", b"DELETED",
 ]  # fmt: skip
-# Too many replies: of none, as some of them may be handed out before it is noticed.
+# Surplus replies, sent only if no request is pending: a pending one would get some of them.
 SURPLUS = [b"STORED\r\n" * 1000, b"END\r\n" * 1000, b"END\r\n"]
 
 
 class Loop:
-    """An event loop whose turns and timers come when the script says so."""
+    """An event loop whose iterations and timers run when the script says so."""
 
     def __init__(self) -> None:
         self.soon: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
@@ -87,7 +87,7 @@ class Loop:
 
 
 class NodeTransport:
-    """Has the requests that were written, and answers them."""
+    """Keeps the requests written to a node, and answers them."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -106,7 +106,7 @@ class NodeTransport:
         return False
 
     def answer(self) -> None:
-        """Make replies to some of what was written."""
+        """Generate replies to some of the requests."""
         while self.written and self.rng.random() < 0.8:
             line, _, rest = self.written.partition(b"\r\n")
             words = line.split(b" ")
@@ -139,7 +139,7 @@ class Client:
 
     def __init__(self, cluster: Cluster, recognizer: Recognizer, counters: Counters) -> None:
         self.out: list[Any] = []
-        self._out = self.out  # as connections call it
+        self._out = self.out  # the name that connections use
         self.got = b""
         self.counters = self._counters = counters
         self.unread = 0
@@ -153,7 +153,7 @@ class Client:
 
     def data_received(self, data: bytes) -> None:
         left = self.counters.until_slow_sample - 1
-        if not left or self._immediate_limit < 0:  # what the parser does is not shown here
+        if not left or self._immediate_limit < 0:  # the parser is not part of the transcript
             self.counters.until_slow_sample = 20
             return
         taken = self.executor.take(data)
@@ -173,7 +173,7 @@ class Client:
     def write(self, data: bytes) -> None:
         self.got += data
         if self.alone and len(self.got) % 7 == 0:
-            self.fast(False)  # as if it read no more
+            self.fast(False)  # as if it had stopped reading
 
     def reply(self, data: bytes) -> None:
         self.counters.bytes_written += len(data)
@@ -192,14 +192,14 @@ class Client:
 
 
 class ReceivingClient(Client):
-    """Takes the same in C as the above in Python."""
+    """Receives data in C, as `Client` does in Python."""
 
     if NATIVE is not None:
         data_received = NATIVE.Receiver(Client, ProxyExecutor, Counters, Clock, MAX_GET_LENGTH)
 
 
 def requests_of(rng: random.Random) -> bytes:
-    """Return what a client may send in one write."""
+    """Return random requests that a client may send in one write."""
     kind = rng.random()
     if kind < 0.3:
         return b"get %b\r\n" % rng.choice(KEYS)
@@ -230,7 +230,7 @@ def serve(node: Node, rng: random.Random) -> tuple[NativeLink, NodeTransport]:
 
 
 def transcript(seed: int) -> str:
-    """Return what happens in one script."""
+    """Return the transcript of one script."""
     rng, loop, counters = random.Random(seed), Loop(), Counters()
     cluster = cluster_of(3, cast("Any", loop))
     recognizer = Recognizer(cluster, Limits())
@@ -265,7 +265,7 @@ def transcript(seed: int) -> str:
             if rng.random() < 0.02:
                 none = cluster.nodes[number].pending == 0
                 link.data_received(rng.choice(SURPLUS if none else RUBBISH))
-                if cluster.nodes[number]._link is link:  # what follows would be out of step
+                if cluster.nodes[number]._link is link:  # later replies would be out of step
                     cluster.nodes[number].link_lost("gone", down=True)
             if cluster.nodes[number]._link is None:
                 links[number] = serve(cluster.nodes[number], rng)

@@ -1,4 +1,4 @@
-"""What every way of routing promises: few keys move, weights are respected, tags decide."""
+"""Guarantees of all ways of routing: few keys move, weights are respected, tags decide."""
 
 import random
 from collections import Counter
@@ -81,7 +81,7 @@ def test_both_characters_of_a_tag_may_be_the_same() -> None:
     [
         ("crc", [Member("a")], "", "hash: must be one of ketama, ketama-fnv1a, rendezvous, jump"),
         ("jump", [], "", "nodes: there must be at least one"),
-        ("jump", [Member("a"), Member("a")], "", "nodes: 'a' is there twice"),
+        ("jump", [Member("a"), Member("a")], "", "nodes: duplicate name 'a'"),
         ("jump", [Member("a", 0)], "", "the weight of 'a' must be at least 1, not 0"),
         ("jump", [Member("a")], "{", "hash_tag: must be two characters"),
     ],

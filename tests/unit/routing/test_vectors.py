@@ -91,7 +91,7 @@ def test_rendezvous_is_that_of_its_hash_client() -> None:
         assert server == ("a:11211", "b:11212")[router.index(key)]
 
 
-def test_of_equal_scores_the_greater_name_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_greater_name_wins_among_equal_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memlite.routing.rendezvous.murmur3_32", lambda data: 5)
     reference = RendezvousHash(["b", "c", "a"], hash_function=lambda data, seed: 5)
     assert reference.get_node("k") == "c"

@@ -30,5 +30,5 @@ def test_hit_ratios_are_printed_as_a_table():
         assert re.fullmatch(r"\d+%", room)
         assert len(ratios) == len(names) - 2
         assert all(0 < float(ratio) <= 1 for ratio in ratios if ratio != "-")
-    # The table of several workers has too little room in some; not in all.
+    # The table of several workers is too small in some rows, but not in all.
     assert 0 < sum("-" in row.strip("|").replace("|", " ").split() for row in rows) < len(rows)

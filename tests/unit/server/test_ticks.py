@@ -1,4 +1,4 @@
-"""The tasks that a server runs once a second, and tasks that do not wait for that.
+"""The tasks that a server runs once a second, and tasks that do not wait for the tick.
 
 These tests use a real server and connection with a simulated clock and loop; see `test_fast_path`.
 """

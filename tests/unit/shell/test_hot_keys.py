@@ -5,7 +5,7 @@ from memlite.shell.hot_keys import hot_keys_table
 
 
 def rows(*keys, interval=256):
-    """Return what a server says of keys: name, requests, error."""
+    """Return a server's report on keys: name, requests, error."""
     found = [("hotkeys:sample_interval", str(interval)), ("hotkeys:requests", "10000")]
     for rank, (key, requests, error) in enumerate(keys, 1):
         found += [

@@ -67,7 +67,7 @@ def test_each_line_of_a_dump_is_an_object():
     assert shown(Shape.DUMP, "x", *parts) == [{"reply": "key=a"}, {"reply": "key=b"}]
 
 
-def test_what_arrived_of_a_reply_that_was_cut_off():
+def test_the_received_part_of_a_truncated_reply():
     assert shown(Shape.ITEMS, "get a b", whole=False) == []
     part = Item(b"VALUE a 0 1", b"x")
     assert shown(Shape.ITEMS, "get a b", part, whole=False) == [

@@ -147,5 +147,5 @@ def test_options():
     assert parse(["--dialect", "lite"]).dialect == "lite"
     with pytest.raises(ConfigError, match="--dialect"):
         parse(["--dialect", "redis"])
-    with pytest.raises(ConfigError, match="--user is not for --dialect lite"):
+    with pytest.raises(ConfigError, match="--user cannot be combined with --dialect lite"):
         parse(["--dialect", "lite", "--user", "ada"])

@@ -112,7 +112,7 @@ def test_an_unusable_history_file_is_not_an_error(tmp_path, monkeypatch):
         (["stats:1", "stats"], Address("stats", 1), ("stats",)),
     ],
 )  # fmt: skip
-def test_the_command_is_what_follows_the_address(arguments, address, given):
+def test_the_command_follows_the_address(arguments, address, given):
     options = parse(arguments)
     assert (options.address, options.words) == (address, given)
 
@@ -124,12 +124,12 @@ def test_the_command_is_what_follows_the_address(arguments, address, given):
         (["--timeout", "-1"], "--timeout: must be from 0 to 86400"),
         (["--timeout", "nan"], "--timeout"),
         (["--max-value", "lots"], "--max-value: not a size"),
-        (["--cacert", "x"], "--cacert is for --tls"),
-        (["--tls-skip-verify"], "--tls-skip-verify is for --tls"),
-        (["--tls", "--key", "x"], "--key is for --cert"),
-        (["--password-file", "x"], "--password-file is for --user"),
-        (["--user", "a b"], "--user must not have spaces"),
-        (["-x", "cache:1"], "-x is for a command"),
+        (["--cacert", "x"], "--cacert requires --tls"),
+        (["--tls-skip-verify"], "--tls-skip-verify requires --tls"),
+        (["--tls", "--key", "x"], "--key requires --cert"),
+        (["--password-file", "x"], "--password-file requires --user"),
+        (["--user", "a b"], "--user must not contain spaces"),
+        (["-x", "cache:1"], "-x requires a command"),
         (["cache:0", "version"], "shell: not HOST:PORT"),
     ],
 )

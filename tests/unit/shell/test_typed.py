@@ -1,4 +1,4 @@
-"""Typed lines and the bytes they become."""
+"""Typed lines and the bytes sent for them."""
 
 import pytest
 from hypothesis import given

@@ -75,7 +75,7 @@ def test_with_enough_counters_it_counts_exactly(stream):
 
 
 class Fixture:
-    """Hot keys on a clock that tests move."""
+    """Hot keys on a clock that tests advance."""
 
     def __init__(self):
         self.clock = Clock(lambda: 0.0, lambda: START)

@@ -1,4 +1,4 @@
-"""What happened between two snapshots."""
+"""Points: the changes between two snapshots."""
 
 from memlite.telemetry.points import FIGURES, WAITING, point
 from memlite.telemetry.proxy import QueueStats
@@ -30,7 +30,7 @@ def test_rates_and_values():
     assert found["ready"] == 1
 
 
-def test_what_there_is_none_of():
+def test_absent_figures():
     found = figures(snapshot(time=1.0), snapshot(time=2.0, troubles=("draining",)))
     assert found["hit_ratio"] is None
     assert found["evicted_idle_seconds"] is None

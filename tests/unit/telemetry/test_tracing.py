@@ -1,4 +1,4 @@
-"""Spans of requests, and of what a store does in their course."""
+"""Spans of requests, and of the store's operations during them."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ def test_an_operation_belongs_to_the_request_in_whose_course_it_happens() -> Non
     parent = SpanName(7, 8)
     request = tracing.begin("get", parent, 2, changes=False)
     request.carry_out(lambda: tracing.operation("read", "failed", 1000))
-    tracing.operation("read", "ok", 1000)  # somebody else's
+    tracing.operation("read", "ok", 1000)  # not part of this request
     request.ready()
     request.end("SERVER_ERROR", failed=True)
     operation, whole = spans
@@ -67,7 +67,7 @@ def test_an_fsync_is_for_all_changes_that_wait() -> None:
 
 def test_a_share_is_chosen() -> None:
     tracing, _ = tracer(0.25)
-    # 250 are expected, with a deviation of 14.
+    # 250 are expected, with a standard deviation of 14.
     assert 150 < sum(tracing.chooses() for _ in range(1000)) < 350
 
 

@@ -1,4 +1,4 @@
-"""What two readings of statistics say."""
+"""Figures computed from two readings of statistics."""
 
 import pytest
 
@@ -85,6 +85,6 @@ def test_hot_keys() -> None:
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "-1", "1e308", "x", ""])
-def test_what_is_no_count_is_left_out(text: str) -> None:
+def test_invalid_counts_are_left_out(text: str) -> None:
     assert numbers({"bytes": text, "pid": "7"}) == {"pid": 7}
     assert hot_keys({f"hotkeys:1:{name}": text for name in ("key", "per_second", "share")}) == []

@@ -1,4 +1,4 @@
-"""What keys change, and what is drawn."""
+"""The effects of keys, and the screen that is drawn."""
 
 import io
 

@@ -92,7 +92,7 @@ def test_the_order() -> None:
         return [row.name for row in ordered(rows, letter, reverse=reverse)]
 
     assert names("g") == ["c", "a", "b", "down"]
-    assert names("i") == ["c", "b", "a", "down"]  # what is not known comes last
+    assert names("i") == ["c", "b", "a", "down"]  # unknown figures come last
     assert names("n") == ["a", "b", "c", "down"]
     assert names("n", reverse=True) == ["c", "b", "a", "down"]
 

@@ -1,4 +1,4 @@
-{{- /* The name of all objects: the release's, which names the chart already or is followed by it. */}}
+{{- /* The name of all objects: the release's name, followed by the chart's unless it contains it. */}}
 {{- define "memlite.name" -}}
 {{- if contains "memlite" .Release.Name }}
 {{- .Release.Name | trunc 63 | trimSuffix "-" }}
@@ -44,7 +44,7 @@ metadata:
 spec:
   serviceAccountName: {{ include "memlite.name" . }}
   automountServiceAccountToken: false
-  # They would set MEMLITE_PORT=tcp://… for a Service of that name.
+  # They would set MEMLITE_PORT=tcp://… for a Service called memlite.
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
   securityContext:
@@ -89,7 +89,7 @@ spec:
         allowPrivilegeEscalation: false
         readOnlyRootFilesystem: true
         capabilities: { drop: [ALL] }
-      # A file is loaded before the server listens: 100,000 items a second and more.
+      # A file is loaded before the server listens, at 100,000 items per second or more.
       startupProbe:
         {{- include "memlite.health" . | nindent 8 }}
         periodSeconds: 2
@@ -97,7 +97,7 @@ spec:
       readinessProbe:
         {{- include "memlite.health" . | nindent 8 }}
         periodSeconds: 10
-      # The server answers without its store, so that one that is slow does not end it.
+      # The server responds even without its store, so a slow store does not cause a restart.
       livenessProbe:
         {{- include "memlite.health" . | nindent 8 }}
         periodSeconds: 20

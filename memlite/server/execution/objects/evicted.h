@@ -14,7 +14,7 @@ static int total_of(Runner *r, const Gone *one, long long *total) {
                       + (at + size - line_end) - 1 - AFTER_VALUE;
     }
     Py_DECREF(wire);
-    if (!line_end) PyErr_SetString(PyExc_ValueError, "an item has another form");
+    if (!line_end) PyErr_SetString(PyExc_ValueError, "unexpected form of an item");
     return line_end ? DONE : ERROR;
 }
 
@@ -24,7 +24,7 @@ typedef struct { Py_ssize_t class; long long evicted, unfetched, time; } Tally;
 static int add_tally(Runner *r, PyObject *evictions, Tally *t) {
     if (!t->evicted) return DONE;
     PyObject *counts = Py_XNewRef(t->class < PyList_GET_SIZE(evictions) ? PyList_GET_ITEM(evictions, t->class) : NULL);
-    if (!counts) return PyErr_SetString(PyExc_IndexError, "a class has no counts"), ERROR;
+    if (!counts) return PyErr_SetString(PyExc_IndexError, "no counts for this class"), ERROR;
     int done = add_to(counts, &r->evicted, t->evicted);
     if (done == DONE && t->unfetched) done = add_to(counts, &r->evicted_unfetched, t->unfetched);
     if (done == DONE) done = put_new(counts, &r->evicted_time, PyLong_FromLongLong(t->time));

@@ -18,7 +18,7 @@ static int weigh(Runner *r, PyObject *line, PyObject *item, Py_ssize_t *size, lo
     Py_XDECREF(wire);
     Py_XDECREF(expires);
     Py_XDECREF(extra);
-    if (done < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "the table has other items");
+    if (done < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "unexpected item in the table");
     return done;
 }
 

@@ -33,7 +33,7 @@ static int find_trace(Runner *r, PyObject *line, Trace *t) {
         }
     }
     Py_XDECREF(ghost);
-    if (done < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "the ghost is another one");
+    if (done < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "unexpected ghost");
     return done;
 }
 

@@ -6,7 +6,7 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"engine", "item", "full_item", "table", "policy", "shared", "text_fallback", "binary_fallback", "replies",
                             "at_most", "counts", "epoch", NULL};
     PyObject *engine, *item, *full, *table_type, *policy_type, *shared, *text, *binary, *replies, *counts;
-    if (r->engine) return PyErr_Format(PyExc_TypeError, "a runner is made once"), -1;
+    if (r->engine) return PyErr_Format(PyExc_TypeError, "a runner can be initialized only once"), -1;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O!O!O!OOOO!nO!L:Runner", names, &engine, &PyType_Type, &item, &PyType_Type, &full,
                                      &PyType_Type, &table_type, &PyType_Type, &policy_type, &shared, &text, &binary,
                                      &PyList_Type, &replies, &r->at_most, &PyType_Type, &counts, &r->epoch)) return -1;
@@ -30,7 +30,7 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
         r->overhead = number_of(PyObject_GetAttrString(r->sizes, "_overhead"));
         r->overhead_flags = number_of(PyObject_GetAttrString(r->sizes, "_overhead_flags"));
         if (!PyErr_Occurred() && (!PyList_CheckExact(sizes) || PyList_GET_SIZE(sizes) > MOST_CLASSES))
-            PyErr_SetString(PyExc_TypeError, "the classes are another list");
+            PyErr_SetString(PyExc_TypeError, "unexpected list of size classes");
         if (!PyErr_Occurred()) r->classes = (int)PyList_GET_SIZE(sizes);
         for (int i = 0; i < r->classes; i++) r->chunk_sizes[i] = PyLong_AsLongLong(PyList_GET_ITEM(sizes, i));
         Py_DECREF(sizes);
@@ -63,7 +63,7 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     for (size_t i = 0; usage && i < sizeof states / sizeof *states; i++) {
         PyObject *list = *states[i].list = PyObject_GetAttrString(usage, states[i].name);
         if (list && (!PyList_CheckExact(list) || PyList_GET_SIZE(list) != MASK + 1))
-            PyErr_SetString(PyExc_TypeError, "states are lists by the bits of a state");
+            PyErr_SetString(PyExc_TypeError, "states must be lists indexed by the bits of a state");
         if (PyErr_Occurred()) break;
     }
     if (!PyErr_Occurred()) {

@@ -20,7 +20,7 @@ static int enqueue(Runner *r, PyObject *line, PyObject *item, int full, Py_ssize
     if (done == DONE && main) done = put(item, &r->state, r->fresh[full ? 3 : 1]);
     if (done == DONE) done = change(r, main ? N__main_bytes : N__small_bytes, size);
     Py_XDECREF(left);
-    if (done < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "the policy is another one");
+    if (done < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "unexpected eviction policy");
     return done;
 }
 

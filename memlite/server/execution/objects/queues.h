@@ -35,7 +35,7 @@ static int oldest(Runner *r, const Field *queue, PyObject **part, PyObject **lin
     }
     Py_XDECREF(fifo);
     if (done == DONE && !PyBytes_CheckExact(*line)) {
-        PyErr_SetString(PyExc_TypeError, "the queues have other keys");
+        PyErr_SetString(PyExc_TypeError, "unexpected key in the queues");
         Py_DECREF(*line);
         Py_DECREF(*part);
         done = ERROR;
@@ -58,7 +58,7 @@ static int oldest_item(Runner *r, const Field *queue, PyObject **part, PyObject 
     *item = PyDict_GetItemWithError(dict_of(r, *line), *line);
     if (!*item && (PyErr_Occurred() || give_up(r, *line) < 0 || take(r, *part) < 0)) done = ERROR;
     else if (*item && !PyObject_TypeCheck(*item, (PyTypeObject *)r->item_type)) {
-        PyErr_SetString(PyExc_TypeError, "the table has other items");
+        PyErr_SetString(PyExc_TypeError, "unexpected item in the table");
         done = ERROR;
     }
     if (done < 0) {

@@ -34,6 +34,6 @@ def make_shared_runner(engine: PlainSharedEngine, commands_per_read: int) -> Run
     try:
         runner: Runner = NATIVE.Runner(engine, table, *counterparts, replies, commands_per_read)
     except (AttributeError, NotImplementedError) as error:
-        _log.warning("commands are not carried out in C: %s", error)
+        _log.warning("cannot run commands in C: %s", error)
         return None
     return runner

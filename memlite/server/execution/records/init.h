@@ -5,18 +5,18 @@
 static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"engine", "table", "text_fallback", "binary_fallback", "replies", "at_most", NULL};
     PyObject *engine, *table, *text, *binary, *replies, *example, *usage = NULL, *cas = NULL, *safe = NULL;
-    if (r->engine) return PyErr_Format(PyExc_TypeError, "a runner is made once"), -1;
+    if (r->engine) return PyErr_Format(PyExc_TypeError, "a runner can be initialized only once"), -1;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO!n:Runner", names, &engine, &table, &text, &binary, &PyList_Type, &replies,
                                      &r->at_most)) return -1;
     if (!(r->api = PyCapsule_Import(API_NAME, 0))) return -1;
     if (r->api->version != API_VERSION) return PyErr_Format(PyExc_NotImplementedError, "the table was compiled for another version"), -1;
-    if (!PyObject_TypeCheck(table, r->api->type)) return PyErr_Format(PyExc_TypeError, "a table in C is needed"), -1;
+    if (!PyObject_TypeCheck(table, r->api->type)) return PyErr_Format(PyExc_TypeError, "expected a table implemented in C"), -1;
     /* Python may have been built to hash short texts differently. */
     r->hash = PyHash_GetFuncDef()->hash;
     if (!(example = PyBytes_FromString("get k\r\n"))) return -1;
     Py_hash_t hash = PyObject_Hash(example);
     Py_DECREF(example);
-    if (hash != r->hash("get k\r\n", 7)) return PyErr_Format(PyExc_NotImplementedError, "texts are hashed in another way"), -1;
+    if (hash != r->hash("get k\r\n", 7)) return PyErr_Format(PyExc_NotImplementedError, "bytes objects are hashed in a different way"), -1;
     r->engine = Py_NewRef(engine);
     r->table = Py_NewRef(table);
     r->text_fallback = Py_NewRef(text);
@@ -26,7 +26,7 @@ static int Runner_init(Runner *r, PyObject *args, PyObject *kwargs) {
     if (!(r->counters = PyObject_GetAttrString(engine, "counters")) || !(r->clock = PyObject_GetAttrString(engine, "clock"))) return -1;
     if ((usage = PyObject_GetAttrString(engine, "usage"))) r->fast_read = PyObject_GetAttrString(usage, "fast_read");
     Py_XDECREF(usage);
-    if (r->fast_read && !PyList_CheckExact(r->fast_read)) PyErr_SetString(PyExc_TypeError, "states are a list");
+    if (r->fast_read && !PyList_CheckExact(r->fast_read)) PyErr_SetString(PyExc_TypeError, "states must be a list");
     if (!PyErr_Occurred() && (cas = PyObject_GetAttrString(engine, "cas_enabled"))) r->cas = (char)PyObject_IsTrue(cas);
     if (!PyErr_Occurred() && (safe = PyObject_GetAttrString(engine, "safe_size"))) r->safe_size = PyLong_AsSsize_t(safe);
     Py_XDECREF(cas);

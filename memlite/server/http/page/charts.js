@@ -1,7 +1,7 @@
-// Drawing: lines over time, and a heat map. Functions of data; they know nothing of the server.
+// Draws line charts over time, heat maps and rings. The functions depend only on their arguments, not on the server.
 
 const COLOURS = ["--blue", "--orange", "--green", "--purple"];
-// Viridis, which is even in brightness for everybody.
+// Viridis, whose brightness increases evenly, also for colour-blind people.
 const VIRIDIS = [[68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129], [92, 200, 99], [170, 220, 50], [253, 231, 37]];
 const LEFT = 62, RIGHT = 8, TOP = 28, BOTTOM = 26;
 
@@ -92,7 +92,7 @@ function path(context, points, x, y, gap) {
     if (value === null) { last = null; continue; }
     if (last === null || time - last > gap) context.moveTo(x(time), y(value));
     else context.lineTo(x(time), y(value));
-    // A point without neighbours must be seen, too.
+    // Make points without neighbours visible, too.
     if (last === null) context.lineTo(x(time) + 1, y(value));
     last = time;
   }
@@ -167,7 +167,7 @@ export function heat(canvas, columns, { from, to, step, edges, format, series, g
   canvas.setAttribute("aria-label", `Now ${said.join(", ")}`);
 }
 
-// Draw a ring of shares. slices: [{name, share, next, up}]; next, if not null, is drawn within.
+// Draw a ring of shares. slices: [{name, share, next, up}]; next, if not null, is drawn as an inner ring.
 export function ring(canvas, slices, { format }) {
   const { context, width, height } = begin(canvas);
   const radius = Math.min(width, height) / 2 - 4;
@@ -199,7 +199,7 @@ function arcs(context, slices, value, outer, inner) {
     context.closePath();
     context.fillStyle = one.up ? style(COLOURS[index % COLOURS.length]) : style("--panel");
     context.fill();
-    // Two neighbours may have the same colour, and one that is down has none.
+    // Neighbouring slices may have the same colour, and slices of nodes that are down have none.
     context.strokeStyle = one.up ? style("--panel") : style("--bad");
     context.lineWidth = 2;
     context.stroke();

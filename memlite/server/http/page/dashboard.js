@@ -1,4 +1,4 @@
-// The page: reads /api/history once and /api/events from then on, and shows both.
+// The dashboard: reads /api/history once, then follows /api/events, and shows both.
 import { heat, lines } from "./charts.js";
 import { fill, find, say } from "./elements.js";
 import { counted, drawProxy, proxyText, shapeOf, showProxy } from "./proxy.js";
@@ -30,21 +30,21 @@ function together(columns) {
   return [...sums.entries()].sort(([a], [b]) => a - b);
 }
 
-// What is shown
+// Drawing
 
 const column = (name) => state.points.map(([figures]) => [figures[0], figures[state.names[name]]]);
 
 function drawAll() {
   state.due = false;
   const to = state.points.length ? state.points.at(-1)[0][0] : Date.now() / 1000;
-  // A young server has not much to show: it fills the width, from two minutes on.
+  // If a server has started recently, its data fills the width, which covers at least two minutes.
   const first = state.points.length ? state.points[0][0][0] : to;
   const from = Math.max(to - state.minutes * 60, Math.min(first, to - 120));
   const within = (points) => points.filter(([time]) => time >= from);
   const common = { from, to, gap: state.step * 2.5 };
   const chart = (id, series, options) => lines(find(id), series.map(([name, figure, dash]) => ({ name, dash, points: within(column(figure)) })), { ...common, format: short, ...options });
   chart("chart-operations", [["hits", "hits_per_second"], ["misses", "misses_per_second", [6, 3]], ["stores", "stores_per_second", [2, 2]], ["others", "others_per_second", [8, 2, 2, 2]]]);
-  chart("chart-ratio", [["hits among reads", "hit_ratio"]], { format: percent, top: 1 });
+  chart("chart-ratio", [["hit ratio of reads", "hit_ratio"]], { format: percent, top: 1 });
   if (state.now && state.now.proxy) drawProxy(chart, state.now.proxy);
   else drawStore(chart);
   chart("chart-connections", [["open", "open_connections"]]);
@@ -58,7 +58,7 @@ function drawAll() {
 function drawStore(chart) {
   chart("chart-memory", [["items", "items_bytes"], ["limit", "items_limit_bytes", [6, 3]]], { format: bytes, bytes: true });
   chart("chart-evictions", [["evicted", "evictions_per_second"]]);
-  chart("chart-idle", [["not used for", "evicted_idle_seconds"]], { format: duration });
+  chart("chart-idle", [["idle time", "evicted_idle_seconds"]], { format: duration });
 }
 
 function soon() {
@@ -85,7 +85,7 @@ function showNow(now) {
   say("now-reads", `${reads ? percent(hits / reads) : "–"} of all ${reads.toLocaleString("en")} reads`);
   say("now-connections", (figures.open_connections ?? 0).toLocaleString("en"));
   say("now-limit", `of at most ${now.connection_limit.toLocaleString("en")}`);
-  say("latency-note", `Sampled: one read in ${now.sample_interval}. Brighter: more of them.`);
+  say("latency-note", `One read in ${now.sample_interval} is sampled. Brighter cells contain more commands.`);
   const recent = together(state.points.slice(-12).map(([, durations]) => durations.get || []));
   say("now-latency", duration(percentile(recent, 0.5)));
   say("now-p99", `median; 99 % under ${duration(percentile(recent, 0.99))}, last minute`);
@@ -105,7 +105,7 @@ function showStore(now) {
   say("now-memory", bytes(figures.items_bytes));
   say("now-items", `${(figures.items ?? 0).toLocaleString("en")} items, limit ${bytes(figures.items_limit_bytes)}`);
   say("now-evictions", figures.evictions_per_second === null ? "–" : `${short(figures.evictions_per_second)} /s`);
-  say("now-evicted", `${now.counters.evictions.toLocaleString("en")} in all`);
+  say("now-evicted", `${now.counters.evictions.toLocaleString("en")} in total`);
   find("failures").hidden = now.store.url.startsWith("memory:");
   fill("store", [["address", now.store.url], ...Object.entries(now.store.figures).map(([name, value]) => [name.replaceAll("_", " "), typeof value === "number" ? value.toLocaleString("en") : value])]);
   fill("requests", now.operations.map((one) => [one.operation, one.outcome, one.count.toLocaleString("en"), duration(one.mean_seconds)]));
@@ -114,7 +114,7 @@ function showStore(now) {
 function showSlow(slow) {
   find("slow-panel").hidden = slow === null;
   if (slow === null) return;
-  say("slow-note", `${slow.count.toLocaleString("en")} took ${duration(slow.threshold_seconds)} or more; the last of them first.`);
+  say("slow-note", `${slow.count.toLocaleString("en")} took ${duration(slow.threshold_seconds)} or more; most recent first.`);
   fill("slow", slow.commands.map((one) => [
     one.command,
     one.key === null ? (one.keys > 1 ? `${one.keys} keys` : "") : one.key + (one.keys > 1 ? ` and ${one.keys - 1} more` : ""),
@@ -123,7 +123,7 @@ function showSlow(slow) {
   ]));
 }
 
-// Where it comes from
+// Reading data
 
 async function readHistory() {
   const found = await (await fetch("/api/history")).json();
@@ -142,11 +142,11 @@ function follow() {
     state.points.splice(0, state.points.length - MOST_POINTS);
     soon();
   });
-  // What was missed meanwhile is in the history.
+  // The history contains the points that were missed while disconnected.
   events.addEventListener("open", () => readHistory().catch(lost));
   events.addEventListener("error", () => {
     lost();
-    // The browser itself tries again, but not after a reply such as 503.
+    // The browser reconnects by itself, but not after a reply such as 503.
     if (events.readyState === EventSource.CLOSED) setTimeout(follow, 5000);
   });
 }

@@ -1,4 +1,4 @@
-// Elements of the page, and what is written into them.
+// Finds elements of the page and fills them with text.
 
 export const find = (id) => document.getElementById(id);
 
@@ -15,7 +15,7 @@ export function fill(id, rows) {
     const row = document.createElement("tr");
     cells.forEach((text, index) => {
       const cell = document.createElement("td");
-      cell.textContent = text;  // never as markup: keys come from strangers
+      cell.textContent = text;  // never as markup: keys are untrusted input
       const heading = table.tHead?.rows[0].cells[index];
       cell.className = heading ? heading.className : index > 0 ? "number" : "";
       row.append(cell);

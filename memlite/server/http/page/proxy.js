@@ -1,4 +1,4 @@
-// What a proxy alone has: nodes, their shares, a queue, moves of keys.
+// The parts for proxies only: nodes, their shares, the queue, and moves of keys.
 import { ring } from "./charts.js";
 import { fill, find, say } from "./elements.js";
 import { bytes, duration, percent, short } from "./text.js";
@@ -17,14 +17,14 @@ export function showProxy(now, before) {
   const all = nodes.reduce((sum, node) => sum + node.count, 0), up = nodes.reduce((sum, node) => sum + node.up, 0);
   say("now-nodes", `${up} of ${all} up`);
   const down = proxy.nodes.filter((node) => node.up < node.count).map((node) => node.name);
-  say("now-down", down.length ? `not ${down.slice(0, 3).join(", ")}${down.length > 3 ? " …" : ""}` : "");
+  say("now-down", down.length ? `down: ${down.slice(0, 3).join(", ")}${down.length > 3 ? " …" : ""}` : "");
   say("now-queue", queue ? `${short(queue.length)} waiting` : "–");
-  const limit = queue && queue.in_flight_limit !== null ? `${queue.in_flight} of ${queue.in_flight_limit} in flight` : `${short(now.figures.pending_requests)} with the nodes`;
+  const limit = queue && queue.in_flight_limit !== null ? `${queue.in_flight} of ${queue.in_flight_limit} in flight` : `${short(now.figures.pending_requests)} in flight`;
   say("now-flight", queue ? `${limit}, ${short(queue.refused + queue.expired)} not sent` : `none; ${limit}`);
   showNodes(now, before);
   showMove(proxy.move);
   fill("commands", proxy.commands.filter((one) => one.count).map((one) => [one.class, one.result.replace("_", " "), one.count.toLocaleString("en")]));
-  const rows = [["gets of keys on several nodes", proxy.multigets], ["failed requests", proxy.failed_requests], ["parts of gets taken as misses", proxy.failed_shards], ["reads from copies", proxy.replica_reads], ["requests to the gutter", proxy.gutter_requests], ["keys with copies on all nodes", proxy.promoted_keys], ["unread replies", proxy.unread_bytes], ["clients closed for that", proxy.unread_disconnects]];
+  const rows = [["gets from several nodes", proxy.multigets], ["failed requests", proxy.failed_requests], ["parts of gets counted as misses", proxy.failed_shards], ["reads from copies", proxy.replica_reads], ["requests to the gutter", proxy.gutter_requests], ["keys with copies on all nodes", proxy.promoted_keys], ["unread replies", proxy.unread_bytes], ["clients closed for unread replies", proxy.unread_disconnects]];
   fill("proxy", rows.filter(([, value]) => value !== null).map(([name, value]) => [name, name === "unread replies" ? bytes(value) : value.toLocaleString("en")]));
 }
 
@@ -45,20 +45,20 @@ function showNodes(now, before) {
 function showMove(move) {
   find("move").hidden = !move;
   if (!move) return;
-  say("move-phase", `Keys move: phase ${move.phase}`);
+  say("move-phase", `Moving keys: phase ${move.phase}`);
   const bar = find("move-progress");
   if (move.total) bar.value = Math.min(1, move.items / move.total);
   else bar.removeAttribute("value");
   const items = move.total ? `${move.items.toLocaleString("en")} of ${move.total.toLocaleString("en")} items, ` : "";
-  say("move-note", `${items}${move.requests.toLocaleString("en")} requests for keys that move. Inner ring: the shares afterwards.`);
+  say("move-note", `${items}${move.requests.toLocaleString("en")} requests for moving keys. Inner ring: shares after the move.`);
 }
 
 export function drawProxy(chart, proxy) {
-  chart("chart-waiting", [["in the queue", "waiting_requests"], ["with the nodes", "pending_requests", [6, 3]]]);
+  chart("chart-waiting", [["in the queue", "waiting_requests"], ["in flight", "pending_requests", [6, 3]]]);
   chart("chart-nodes", [["up", "nodes_up"]]);
   const slices = proxy.nodes.filter((node) => node.role === "node");
   ring(find("ring"), slices.map((node) => ({ name: node.name, share: node.share, next: node.next_share, up: node.up === node.count })), { format: percent });
 }
 
-// What the ring shows; it is drawn again when this changes.
+// The state that the ring shows; the ring is redrawn when it changes.
 export const shapeOf = (proxy) => JSON.stringify(proxy.nodes.map((node) => [node.name, node.up, node.share, node.next_share]));

@@ -1,4 +1,4 @@
-// Figures as text.
+// Formats numbers as text.
 
 export function short(value) {
   if (value === null || value === undefined) return "–";

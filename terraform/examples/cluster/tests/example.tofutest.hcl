@@ -8,11 +8,11 @@ variables {
 run "nodes_behind_proxies" {
   assert {
     condition     = output.proxies.host == "proxies.memlite.internal" && output.proxies.port == 11211 && output.proxies.count == 2
-    error_message = "Clients are told another address."
+    error_message = "The output shows the wrong address for clients."
   }
 
   assert {
     condition     = output.cluster.url == "gs://test-project-memlite/cluster" && output.cluster.nodes == 5
-    error_message = "The cluster is another."
+    error_message = "The output shows the wrong cluster."
   }
 }

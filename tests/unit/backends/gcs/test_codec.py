@@ -50,7 +50,7 @@ def test_the_hash_in_a_name_spreads_keys_that_are_counted_up():
     birth=NONCES,
     nonces=st.lists(NONCES, min_size=1, max_size=8),
 )
-def test_what_is_encoded_is_decoded(key, value, flags, expires, stored, epoch, birth, nonces):
+def test_decoding_restores_the_record(key, value, flags, expires, stored, epoch, birth, nonces):
     record = Record(key, value, flags, expires, 5, stored)
     trail = Trail(birth, tuple(nonces))
     found, origin = decode(key, encode(record, epoch, trail), 77)
@@ -75,7 +75,7 @@ def test_any_lost_byte_is_seen(length):
 
 
 @given(st.binary(max_size=100))
-def test_what_others_wrote_is_refused(body):
+def test_foreign_content_is_refused(body):
     with pytest.raises(DamagedError):
         decode(b"k", body, 1)
 
@@ -109,7 +109,7 @@ def test_a_trail_keeps_the_last_write_of_each_writer():
     assert trail == (nonce("a", 1), (nonce("a", 49), nonce("b", 49)))
 
 
-def test_a_trail_keeps_what_its_writer_still_looks_for():
+def test_a_trail_keeps_nonces_its_writer_still_looks_for():
     trail = first(nonce("a", 1)).followed_by(nonce("a", 2), {nonce("a", 1)})
     assert trail.nonces == (nonce("a", 2), nonce("a", 1))
     assert trail.followed_by(nonce("a", 3), set()).nonces == (nonce("a", 3),)

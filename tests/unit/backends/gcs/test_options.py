@@ -1,4 +1,4 @@
-"""What a gs:// URL says, and how it is refused."""
+"""The options in a gs:// URL, and the refusal of invalid ones."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -61,10 +61,10 @@ def test_the_url_goes_before_the_variable():
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("gs://", "not the name of a bucket"),
-        ("gs://Bucket", "not the name of a bucket"),
-        ("gs://b", "not the name of a bucket"),
-        ("gs://user@bucket", "not the name of a bucket"),
+        ("gs://", "invalid bucket name"),
+        ("gs://Bucket", "invalid bucket name"),
+        ("gs://b", "invalid bucket name"),
+        ("gs://user@bucket", "invalid bucket name"),
         ("gs://bucket?time=1", "unknown option 'time'"),
         ("gs://bucket?timeout=0", "timeout must be a number from 0.05 to 600, not '0'"),
         ("gs://bucket?timeout=x", "timeout must be a number"),
@@ -75,13 +75,13 @@ def test_the_url_goes_before_the_variable():
         ("gs://bucket?endpoint=localhost:4443", "endpoint must be like http://127.0.0.1:4443"),
         ("gs://bucket?endpoint=http://h/storage/v1", "endpoint must be like"),
         ("gs://bucket?endpoint=http://h:x", "endpoint must be like"),
-        ("gs://bucket/a//b", "not a prefix"),
-        ("gs://bucket/a/../b", "not a prefix"),
-        ("gs://bucket/a%0Ab", "not a prefix"),
-        (f"gs://bucket/{'a' * 601}", "the prefix may have 600 bytes"),
+        ("gs://bucket/a//b", "invalid prefix"),
+        ("gs://bucket/a/../b", "invalid prefix"),
+        ("gs://bucket/a%0Ab", "invalid prefix"),
+        (f"gs://bucket/{'a' * 601}", "the prefix must not exceed 600 bytes"),
     ],
 )
-def test_what_is_refused(text, complaint):
+def test_invalid_urls_are_refused(text, complaint):
     with pytest.raises(ConfigError) as caught:
         options(text)
     message = str(caught.value)

@@ -34,7 +34,7 @@ RECORDS = st.builds(
 
 
 def stored(record):
-    """Return the key and the item of a record, with just its meta flags."""
+    """Return a record's key and item, with exactly the record's meta flags."""
     item = item_of(record, FullItem)
     item.meta_flags = record.meta_flags
     return record.key, item
@@ -169,7 +169,7 @@ def test_nothing_but_damage_is_raised_for_any_bytes(line):
         b'{"crc":-1,"n":1}',
     ],
 )
-def test_a_checksum_that_is_none_is_damage(line):
+def test_an_invalid_checksum_is_damage(line):
     with pytest.raises(DamageError):
         lines.read_entry(line, 0)
 

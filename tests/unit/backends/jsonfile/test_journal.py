@@ -13,12 +13,12 @@ from memlite.core.errors import StorageError
 
 
 class Disk:
-    """Stands between the journal and the system: counts fsyncs, holds them up, lets them fail."""
+    """A layer between the journal and the system: counts, delays and fails fsyncs."""
 
     def __init__(self, monkeypatch):
         self.syncs = 0
-        self.fail = {}  # what with: "fsync", "write" or "ftruncate" to an errno
-        self.partial = 0  # bytes of a write that fails which come through
+        self.fail = {}  # "fsync", "write" or "ftruncate" to an errno
+        self.partial = 0  # bytes written by a write that fails
         self.go_on = threading.Event()
         self.go_on.set()
         self._real = {name: getattr(os, name) for name in ("fsync", "write", "ftruncate")}
@@ -102,7 +102,7 @@ def append(journal, number):
 
 
 def read(path):
-    """Return the versions of a journal's entries, having checked them all."""
+    """Check all entries of a journal and return their versions."""
     header, *rest = path.read_bytes().splitlines()
     _, crc = lines.read_header(header)
     versions = []
@@ -133,7 +133,7 @@ async def test_many_appends_share_few_fsyncs(tmp_path, disk):
     assert len(read(path)) == 2000
 
 
-async def test_what_comes_during_an_fsync_waits_for_the_next(tmp_path, disk):
+async def test_entries_written_during_an_fsync_wait_for_the_next(tmp_path, disk):
     path = tmp_path / "journal.1"
     journal, _ = await begin(path)
     disk.go_on.clear()
@@ -169,7 +169,7 @@ async def test_entries_keep_their_order(tmp_path):
 
 
 @pytest.mark.parametrize("call", ["write", "fsync"])
-async def test_a_failed_group_fails_all_behind_it(tmp_path, disk, call):
+async def test_a_failed_group_fails_all_later_ones(tmp_path, disk, call):
     path = tmp_path / "journal.1"
     journal, log = await begin(path)
     await append(journal, 1)
@@ -183,7 +183,7 @@ async def test_a_failed_group_fails_all_behind_it(tmp_path, disk, call):
     for future in (first, behind):
         with pytest.raises(StorageError, match="not stored: No space left on device"):
             await future
-    # Of a failed write it is known what is in the file, of a failed fsync it is not.
+    # After a failed write the file's content is known, after a failed fsync it is not.
     assert journal.broken == (call == "fsync")
     assert journal.failure == "No space left on device"
     assert (log.written, log.failures) == (1, 1)
@@ -200,7 +200,7 @@ async def test_a_failed_group_fails_all_behind_it(tmp_path, disk, call):
     assert read(path) == [1] if call == "fsync" else [1, 4]
 
 
-async def test_what_came_through_of_a_failed_write_is_taken_away(tmp_path, disk):
+async def test_bytes_of_a_failed_write_are_removed(tmp_path, disk):
     path = tmp_path / "journal.1"
     journal, _ = await begin(path)
     disk.fail["write"] = errno.ENOSPC
@@ -215,7 +215,7 @@ async def test_what_came_through_of_a_failed_write_is_taken_away(tmp_path, disk)
 
 
 async def test_a_broken_file_takes_nothing_more_and_is_mended_before_the_next(tmp_path, disk):
-    """Half an entry at the end of a journal that is not the last would be damage."""
+    """Half an entry at the end of any journal but the last would be damage."""
     path, after = tmp_path / "journal.1", tmp_path / "journal.2"
     journal, _ = await begin(path)
     await append(journal, 1)
@@ -283,7 +283,7 @@ async def test_an_fsync_that_fails_when_the_journal_is_replaced_is_reported(tmp_
     await journal.close()
 
 
-async def test_what_is_not_written_is_remembered_until_it_is(tmp_path, disk):
+async def test_unwritten_keys_are_remembered_until_written(tmp_path, disk):
     journal, log = await begin(tmp_path / "journal.1")
     entry = lines.delete_entry(1, b"key")
     disk.go_on.clear()
@@ -300,7 +300,7 @@ async def test_what_is_not_written_is_remembered_until_it_is(tmp_path, disk):
     await journal.close()
 
 
-async def test_what_could_not_be_written_is_handed_over_in_order(tmp_path, disk):
+async def test_unwritten_changes_are_handed_over_in_order(tmp_path, disk):
     journal, log = await begin(tmp_path / "journal.1")
     entry = lines.delete_entry(1, b"key")
     changes = [(b"%d" % number, None) for number in range(6)]
@@ -333,7 +333,7 @@ async def test_what_could_not_be_written_is_handed_over_in_order(tmp_path, disk)
 
 async def until(condition, pause=0.001):
     async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - a journal tells nobody
+        while not condition():  # noqa: ASYNC110 - a journal has no event
             await asyncio.sleep(pause)
 
 
@@ -365,7 +365,7 @@ async def test_without_always_nothing_waits_for_the_disk(tmp_path, disk, durabil
     for number in range(10):
         await append(journal, number)
     assert disk.syncs == before
-    assert read(path) == list(range(10))  # written all the same: the process may be killed
+    assert read(path) == list(range(10))  # written even so: the process may be killed
     journal.tick()
     expected = before + (durability == "everysec")
     await until(lambda: disk.syncs == expected)
@@ -389,7 +389,7 @@ async def test_everysec_stops_when_a_sync_fails(tmp_path, disk):
     await journal.close()
 
 
-async def test_one_that_gives_up_waiting_does_not_stop_the_others(tmp_path, disk):
+async def test_a_cancelled_waiter_does_not_stop_the_others(tmp_path, disk):
     path = tmp_path / "journal.1"
     journal, _ = await begin(path)
     disk.go_on.clear()
@@ -402,7 +402,7 @@ async def test_one_that_gives_up_waiting_does_not_stop_the_others(tmp_path, disk
     assert read(path) == [1, 2]
 
 
-async def test_closing_writes_what_is_left(tmp_path):
+async def test_closing_writes_the_remaining_entries(tmp_path):
     path = tmp_path / "journal.1"
     journal, _ = await begin(path, "none")
     futures = [append(journal, number) for number in range(10)]

@@ -49,11 +49,11 @@ def test_a_child_does_not_inherit_it(tmp_path):
 
 
 def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(StartError, match=rf"no folder {tmp_path}/none; make it with: mkdir -p "):
+    with pytest.raises(StartError, match=rf"directory {tmp_path}/none does not exist"):
         Lock(tmp_path / "none" / "cache.json.lock")
 
 
-def test_what_is_in_the_way_is_named(tmp_path):
+def test_the_obstacle_is_named(tmp_path):
     (tmp_path / "cache.json.lock").mkdir()
     with pytest.raises(StartError, match=r"cache\.json\.lock: Is a directory"):
         Lock(tmp_path / "cache.json.lock")

@@ -1,4 +1,4 @@
-"""The circuit breaker, with a clock that stands still until it is moved."""
+"""The circuit breaker, with a clock that only the tests advance."""
 
 import logging
 
@@ -54,7 +54,7 @@ def test_a_success_in_between_is(breaker, clock):
     assert not breaker.is_open
 
 
-def test_probes_are_let_through_one_at_a_time_whatever_becomes_of_them(breaker, clock):
+def test_probes_are_let_through_one_at_a_time_whatever_their_outcome(breaker, clock):
     fail(breaker, clock, 10, 0.2)
     passed = 0
     for _ in range(80):
@@ -84,4 +84,4 @@ def test_it_says_when_it_opens_and_when_it_closes(breaker, clock, caplog):
         breaker.succeeded()
     opened, closed = caplog.messages
     assert opened == "gs://b/ is unavailable: 10 requests failed in 1.8 s; commands are refused"
-    assert closed == "gs://b/ is back after 3.8 s"
+    assert closed == "gs://b/ is available again after 3.8 s"

@@ -1,4 +1,4 @@
-"""The schedule of epochs, whatever servers with clocks that differ do to it."""
+"""The schedule of epochs under changes by servers whose clocks differ."""
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ def test_a_delayed_flush_counts_up_later():
     assert [schedule.epoch_at(now) for now in (100.0, 199.9, 200.0, 300.0)] == [3, 3, 4, 4]
 
 
-def test_a_later_flush_replaces_one_that_waits():
+def test_a_later_flush_replaces_a_pending_one():
     schedule = Schedule(3, 0.0, 3).flushed(200.0, 100.0)
     later = schedule.flushed(300.0, 150.0)
     assert later.epoch_at(250.0) == 3
@@ -26,8 +26,8 @@ def test_a_later_flush_replaces_one_that_waits():
 @given(
     st.lists(st.tuples(st.floats(-5, 5), st.one_of(st.just(0.0), st.floats(1, 60))), max_size=12)
 )
-def test_what_is_flushed_stays_so(flushes):
-    """Whatever any clock takes the epoch for before a flush, it is more for all after it."""
+def test_flushed_items_stay_flushed(flushes):
+    """Whatever epoch a clock shows before a flush, every clock shows a later one after it."""
     schedule, now = Schedule(), 1000.0
     for skew, delay in flushes:
         now += 10

@@ -13,7 +13,7 @@ def limits():
     return TimeLimits()
 
 
-async def test_what_takes_too_long_times_out(limits):
+async def test_slow_work_times_out(limits):
     async def work(seconds):
         await asyncio.sleep(seconds)
         return "done"
@@ -36,7 +36,7 @@ async def test_a_task_goes_on_after_it(limits):
     assert asyncio.current_task().cancelling() == 0
 
 
-async def test_who_is_cancelled_by_somebody_else_stays_so(limits):
+async def test_a_task_cancelled_by_another_stays_cancelled(limits):
     task = asyncio.create_task(limits.run(asyncio.sleep(5), time.monotonic() + 5))
     await asyncio.sleep(0)
     task.cancel()
@@ -44,7 +44,7 @@ async def test_who_is_cancelled_by_somebody_else_stays_so(limits):
         await task
 
 
-async def test_who_is_cancelled_by_both_stays_so(limits):
+async def test_a_task_cancelled_by_both_stays_cancelled(limits):
     async def work():
         try:
             await asyncio.sleep(5)

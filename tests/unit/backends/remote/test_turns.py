@@ -21,7 +21,7 @@ async def test_as_many_as_there_are_are_taken_at_once():
     assert turns.take_free()
 
 
-async def test_a_turn_goes_to_whoever_has_waited_longest():
+async def test_a_turn_goes_to_the_longest_waiter():
     turns = Turns(1)
     assert turns.take_free()
     order = []
@@ -30,7 +30,7 @@ async def test_a_turn_goes_to_whoever_has_waited_longest():
         await turns.take(Call(LONG, "store"))
         order.append(number)
         assert turns.taken == 1
-        # It is handed over, so nobody else can be faster.
+        # The turn is handed over, so no other task can take it first.
         assert not turns.take_free()
         turns.give_back()
 
@@ -42,10 +42,10 @@ async def test_a_turn_goes_to_whoever_has_waited_longest():
     assert turns.taken == 0
 
 
-async def test_who_waits_gives_up_when_the_time_is_over():
+async def test_a_waiter_gives_up_at_its_deadline():
     turns = Turns(1)
     assert turns.take_free()
-    with pytest.raises(StorageError, match="too many requests wait for a turn"):
+    with pytest.raises(StorageError, match="too many requests in progress"):
         await turns.take(Call(0.01, "store"))
     turns.give_back()
     assert turns.taken == 0
@@ -53,8 +53,8 @@ async def test_who_waits_gives_up_when_the_time_is_over():
 
 
 @pytest.mark.parametrize("handed_over", [False, True])
-async def test_a_turn_is_not_lost_with_who_waits_for_it(handed_over):
-    """Also if that is cancelled after the turn was handed over, and before it has noticed."""
+async def test_a_turn_is_not_lost_with_a_cancelled_waiter(handed_over):
+    """Not even if the waiter is cancelled after it was handed the turn, before it notices."""
     turns = Turns(1)
     assert turns.take_free()
     waiting = asyncio.ensure_future(turns.take(Call(LONG, "store")))
@@ -73,13 +73,13 @@ async def test_a_turn_is_not_lost_with_who_waits_for_it(handed_over):
     assert turns.taken == 0
 
 
-async def test_who_is_cancelled_when_the_time_is_over_gives_nothing_back():
+async def test_a_waiter_cancelled_at_its_deadline_gives_nothing_back():
     turns = Turns(1)
     assert turns.take_free()
     waiting = asyncio.ensure_future(turns.take(Call(0.01, "store")))
     await asyncio.sleep(0)
     (waiter, _) = turns._waiting[0]
-    while not waiter.done():  # noqa: ASYNC110 - it tells nobody
+    while not waiter.done():  # noqa: ASYNC110 - there is no event
         await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait([waiting])
@@ -87,7 +87,7 @@ async def test_who_is_cancelled_when_the_time_is_over_gives_nothing_back():
 
 
 class Waiter:
-    """Notes what it is told."""
+    """A waiter that records what it is told."""
 
     def __init__(self, name, told):
         self.name = name
@@ -104,7 +104,7 @@ class Waiter:
         self.told.append((self.name, False))
 
 
-async def test_what_waits_need_not_be_a_task():
+async def test_a_waiter_need_not_be_a_task():
     turns, told = Turns(1), []
     assert turns.take_free()
     now = monotonic()

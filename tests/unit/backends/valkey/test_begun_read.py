@@ -1,4 +1,4 @@
-"""Gets without a task: however they end, they give their turn back and tell the reader, once."""
+"""Gets without a task: however they end, they return their turn and tell the reader, once."""
 
 import asyncio
 import contextlib
@@ -28,11 +28,11 @@ RECORD = b"m1 5f2e01a9c0ffee42 7 0 1796049000 0 - -\nhello"
 
 
 class Server:
-    """A server that says what the test wants in reply to GET, and OK to all else.
+    """A server that answers GET as the test wants, and OK to everything else.
 
     Attributes:
-        reply: what it says; nothing while it is empty.
-        asked: how many GETs there were.
+        reply: its reply to GET; while it is empty, the server does not answer.
+        asked: the number of GETs received.
     """
 
     def __init__(self):
@@ -62,7 +62,7 @@ class Store:
 
     Attributes:
         server: as above.
-        commands: send commands, few at once.
+        commands: sends commands, few at once.
         topology: knows the one server.
     """
 
@@ -84,11 +84,11 @@ class Store:
 
 
 class Reader:
-    """Notes what it is told.
+    """Records what it is told.
 
     Attributes:
-        told: a future of the record, or of the error the rest of the read has raised.
-        count: how often it was told.
+        told: a future of the record, or of the error raised by the rest of the read.
+        count: the number of times it was told.
     """
 
     def __init__(self):
@@ -123,7 +123,7 @@ async def one():
 
 
 def begin(one, count):
-    """Begin as many reads, and return their readers."""
+    """Begin `count` reads and return their readers."""
     readers = [Reader() for _ in range(count)]
     for reader in readers:
         assert BegunRead(one.items, one.commands, b"k", reader).begin()
@@ -131,7 +131,7 @@ def begin(one, count):
 
 
 async def outcomes(one, readers):
-    """Return what the readers are told, each once; all turns are free again then."""
+    """Return what the readers are told, each once; check that all turns are free again."""
     async with asyncio.timeout(60):
         told = [await reader.told for reader in readers]
     assert [reader.count for reader in readers] == [1] * len(readers)
@@ -140,7 +140,7 @@ async def outcomes(one, readers):
     return told
 
 
-async def test_more_than_there_are_turns_for(one):
+async def test_more_reads_than_turns(one):
     readers = begin(one, 10)
     assert one.commands.turns.taken == 2
     found = await outcomes(one, readers)
@@ -169,20 +169,20 @@ async def test_a_reply_that_is_no_record(one, reply, kind):
     assert one.server.asked == 10
 
 
-async def test_the_time_is_over_before_there_is_a_turn(one):
+async def test_the_deadline_passes_before_there_is_a_turn(one):
     one.commands._deadline = 0.05
     one.server.reply = b""
     readers = begin(one, 10)
     async with asyncio.timeout(60):
         told = [await reader.told for reader in readers[2:]]
-    assert {str(error) for error in told} == {"store: too many requests wait for a turn"}
+    assert {str(error) for error in told} == {"store: too many requests in progress"}
     assert one.commands.turns.taken == 2
     await one.node.close()
     assert all(isinstance(error, StorageError) for error in await outcomes(one, readers))
 
 
 async def test_the_server_is_not_used_any_more(one):
-    """Those that have no turn yet are told, too, without nesting."""
+    """Reads without a turn are told, too, and without nested calls."""
     one.commands._deadline = 0.05
     one.server.reply = b""
     readers = begin(one, 1_500)
@@ -204,7 +204,7 @@ async def test_the_connection_is_lost(one):
     one.server.reply = b""
     readers = begin(one, 10)
     async with asyncio.timeout(60):
-        while one.server.asked < 2:  # noqa: ASYNC110 - it tells nobody
+        while one.server.asked < 2:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.001)
     one.server.reply = NIL
     for writer in one.server.writers:
@@ -212,23 +212,23 @@ async def test_the_connection_is_lost(one):
     assert await outcomes(one, readers) == [None] * 10
 
 
-async def test_what_waits_for_a_connection_that_a_bug_has_ended_is_sent_over_another(one):
+async def test_commands_waiting_on_a_connection_ended_by_a_bug_use_another(one):
     class Broken:
         def done(self):
             return False
 
         def set_result(self, reply):
-            one.reply = one.node.send(("GET", b"p:k"))  # it waits for this connection
+            one.reply = one.node.send(("GET", b"p:k"))  # waits for this connection
             raise ZeroDivisionError
 
         def set_exception(self, error):
-            """Be told of the end of the connection."""
+            """Ignore the end of the connection."""
 
     noticed = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: noticed.append(context))
     one.node.send_for(Broken(), ("GET", b"p:k"))
     async with asyncio.timeout(60):
-        while one.server.asked < 2:  # noqa: ASYNC110 - it tells nobody
+        while one.server.asked < 2:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.001)
         assert await one.reply == RECORD
     gc.collect()

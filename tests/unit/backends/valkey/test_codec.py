@@ -1,4 +1,4 @@
-"""Records as strings, and back."""
+"""Conversion of records to strings, and back."""
 
 import pytest
 from hypothesis import given
@@ -43,7 +43,7 @@ def test_the_content_is_readable():
     st.none() | META,
     st.lists(st.integers(1, 2**63 - 1), max_size=12),
 )
-def test_what_is_encoded_is_decoded(value, flags, expires, version, meta, replaced):
+def test_decoding_restores_the_record(value, flags, expires, version, meta, replaced):
     trail = b"-"
     for one in replaced:
         trail = Origin(1, trail, 1).followed(one)
@@ -56,7 +56,7 @@ def test_what_is_encoded_is_decoded(value, flags, expires, version, meta, replac
 
 
 def in_epoch(number):
-    """Return what a server knows that has seen this epoch."""
+    """Return the `Epoch` of a server that has seen this number."""
     epoch = Epoch(None, Clock())
     epoch.now(number)
     return epoch

@@ -1,4 +1,4 @@
-"""Which errors of the store mean what."""
+"""The meaning of the store's errors."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What memlite uses of redis-py beyond its documented interface."""
+"""The parts of redis-py that memlite uses beyond the documented interface."""
 
 import re
 import tomllib
@@ -33,7 +33,7 @@ async def test_another_version(monkeypatch, version):
         await backend.open()
     text = str(caught.value)
     assert text.startswith(f"--backend: valkey://: redis {shown} with hiredis ")
-    assert f"memlite needs {NEEDED}: pip install 'memlite-cache[valkey]'" in text
+    assert f"memlite requires {NEEDED}: pip install 'memlite-cache[valkey]'" in text
 
 
 def test_a_version_whose_parser_is_another_one(monkeypatch):
@@ -48,7 +48,7 @@ def test_a_version_with_another_marker(monkeypatch):
         library.check()
 
 
-def test_a_version_whose_tls_is_another_one(monkeypatch):
+def test_a_version_with_other_tls(monkeypatch):
     monkeypatch.delattr(SSLConnection, "_connection_arguments")
     monkeypatch.delattr(Connection, "_connection_arguments")
     with pytest.raises(StartError, match=re.escape(NEEDED)):

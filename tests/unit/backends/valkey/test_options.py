@@ -74,9 +74,9 @@ def test_tls():
         ("valkey://", "must be like valkey://host:6379/prefix"),
         ("valkey://db:x", "must be like"),
         ("valkey://db,?sentinel=m", "must be like"),
-        ("valkey://db,other", "several servers are named only with ?sentinel=NAME"),
+        ("valkey://db,other", "several servers require ?sentinel=NAME"),
         ("valkey://db?sentinel=", "sentinel must name the master"),
-        ("valkey://db?sentinel=m&cluster=1", "a cluster has no sentinels"),
+        ("valkey://db?sentinel=m&cluster=1", "sentinel cannot be combined with cluster"),
         ("valkey://db?sentinel_password_file=/x", "requires sentinel"),
         ("valkey://db?sentinel=m&sentinel_password_file=/nowhere", "/nowhere: No such file"),
         ("valkey://db?wait=1.5", "wait must be a whole number"),
@@ -84,7 +84,7 @@ def test_tls():
         ("valkey://db?wait_timeout=1", "wait_timeout requires wait"),
         ("valkey://db?wait=1&wait_timeout=2", "wait_timeout must be less than timeout"),
         ("valkey://db:0", "must be like"),
-        ("valkey://me:s3cret@db", "leave it out"),
+        ("valkey://me:s3cret@db", "instead"),
         ("valkey://me@db", "no password in MEMLITE_VALKEY_PASSWORD"),
         ("valkey://db?password_file=/nowhere", "password_file /nowhere: No such file"),
         ("valkey://db/a:b", "no spaces, colons or braces"),
@@ -97,11 +97,11 @@ def test_tls():
         ("valkey://db?timeout=3&deadline=2", "deadline must not be less"),
         ("valkey://db?concurrency=1.5", "a whole number"),
         ("valkey://db?cluster=yes", "cluster must be 0 or 1"),
-        ("valkey://db?cluster=1&db=1", "no db other than 0"),
+        ("valkey://db?cluster=1&db=1", "supports only db 0"),
         ("valkey://db?waits=1", "unknown option 'waits'"),
     ],
 )
-def test_what_is_wrong(text, says):
+def test_invalid_options(text, says):
     with pytest.raises(ConfigError, match=r"^--backend: ") as error:
         parsed(text)
     assert says in str(error.value)

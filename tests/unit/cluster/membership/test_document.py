@@ -1,4 +1,4 @@
-"""The object about the cluster: what it says, and what becomes of nodes while keys move."""
+"""The cluster document: its contents, and changes of nodes while keys move."""
 
 import json
 
@@ -42,7 +42,7 @@ LATE = [phase for phase in PHASES if phase.id != "prepare"]
 
 
 def going_on() -> Document:
-    """Return the same cluster, whose keys are moved without b and d, which are gone."""
+    """Return the cluster during a move that continues without b and d, which are gone."""
     document = Document(members=tuple(map(entry, "abc")), spares=(entry("d"), entry("e")))
     moving = document.moving_to("abde", NONCE, NOW).in_phase(Phase.MOVE, NOW)
     return moving.going_on_without(["b", "d"], NOW)
@@ -65,7 +65,7 @@ def test_a_move_goes_on_without_nodes_that_are_gone() -> None:
 
 
 @pytest.mark.parametrize("phase", [None, *Phase])
-def test_what_is_written_is_read(phase: Phase | None) -> None:
+def test_a_written_document_is_read_back(phase: Phase | None) -> None:
     document = cluster(phase)
     assert Document.decode(document.encode()) == document
 
@@ -97,7 +97,7 @@ def test_without_anything_new_it_is_written_as_before() -> None:
 )
 def test_something_else_is_refused(change: dict[str, object]) -> None:
     data = json.dumps({**json.loads(OLD_FORMAT), **change}).encode()
-    with pytest.raises(DocumentError, match="topology: not a cluster's"):
+    with pytest.raises(DocumentError, match="topology: not a valid cluster object"):
         Document.decode(data)
 
 

@@ -1,4 +1,4 @@
-"""A follower passes on what it reads, and says when nobody must rely on that any more."""
+"""A follower passes on changes, and reports when its view may be out of date."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from memlite.cluster.membership.store import Stored, StoreUnavailableError
 
 
 class Store:
-    """A store that holds one document, or is away."""
+    """A store that holds one document, or is unavailable."""
 
     def __init__(self) -> None:
         self.document = Document(7, (Entry("one", "10.0.0.1:11211", 1),))
@@ -33,7 +33,7 @@ class Store:
 
 
 class Fixture:
-    """A follower on a clock that tests move."""
+    """A follower on a clock that tests advance."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -47,7 +47,7 @@ class Fixture:
         )
 
     def step(self, seconds: float) -> list[object]:
-        """Let time pass, read once, and return what was said."""
+        """Let time pass, read once, and return the reports."""
         self.now += seconds
         self.said.clear()
         asyncio.run(self.follower.step())
@@ -76,8 +76,8 @@ def test_a_store_that_is_away_for_a_lease(fixture: Fixture) -> None:
     assert fixture.step(1)[-1] == 7
 
 
-def test_who_was_stopped_begins_anew(fixture: Fixture) -> None:
-    """What has changed meanwhile is not known, even if nothing seems to have changed."""
+def test_a_follower_that_was_stopped_starts_over(fixture: Fixture) -> None:
+    """It may have missed changes, even if the document looks unchanged."""
     assert fixture.step(1) == [7]
     assert fixture.step(LEASE - 0.1) == []
-    assert fixture.step(LEASE) == ["the cluster was not followed for a while", 7]
+    assert fixture.step(LEASE) == ["the state of the cluster was not read in time", 7]

@@ -1,4 +1,4 @@
-"""Host names of nodes are looked up beforehand, and a name server that fails does no harm."""
+"""Host names of nodes are looked up in advance, and a failing name server does no harm."""
 
 import asyncio
 import socket
@@ -12,7 +12,7 @@ from memlite.cluster.membership.host_addresses import HostAddresses
 
 
 class NameServer:
-    """Answers with `addresses`, which an `OSError` or an event that is never set may stand for."""
+    """Answers with the `addresses` of a host; raises an error, or awaits an event, found there."""
 
     def __init__(self) -> None:
         self.addresses: dict[str, Any] = {}

@@ -1,5 +1,5 @@
-"""Members of a cluster in a simulated world: however they and the store fail, none serves that the
-others have taken for gone, the survivors agree, and while keys move all keep their places.
+"""Simulated cluster members: whatever fails, no node serves that others consider gone, survivors
+agree, and all nodes keep their places while keys move.
 """
 
 import contextlib
@@ -91,13 +91,13 @@ class Node:
 
     @property
     def serves(self) -> bool:
-        # One that leaves serves until those who were not told yet know it.
+        # A node that leaves serves until all other processes know that it has left.
         return self.runs and self.lease.valid and not self.leaves
 
 
 @dataclass
 class Mover:
-    """A process that brings a move to its end, or begins one."""
+    """A process that completes a move, or begins one."""
 
     world: World
     store: SimulatedStore
@@ -147,7 +147,7 @@ class Cluster:
         self.nodes = {name: Node(self.world, self.store, name, f"{name}:11211") for name in NAMES}
         self.former: list[Node] = []
         self.mover: Mover | None = None
-        self.moves = 0  # that have got so far that nodes keep their places
+        self.moves = 0  # those that reached the phases in which nodes keep their places
         self._places: tuple[str, list[str], list[str]] | None = None
         self._decoded: tuple[bytes | None, Document] = None, Document()
 
@@ -168,7 +168,7 @@ class Cluster:
             assert registration is not None
             assert entry is not None, f"{node.name} serves and is no member"
             assert entry.incarnation == registration.incarnation, f"{node.name} serves for another"
-        # While somebody else has its keys, a node misses their changes.
+        # While another node has its keys, a node misses changes to them.
         for node in [*self.nodes.values(), *self.former]:
             if document.entry(node.name) is None:
                 node.holds_old_items |= node.holds_items
@@ -207,7 +207,7 @@ class Cluster:
                 world.killed.add(node.process)
                 spare = draw.random() < 0.3
                 self.nodes[name] = Node(world, self.store, name, node.address, spare=spare)
-            case "another":  # machine gets its name, and it may still run
+            case "another":  # machine gets the name while the old node may still run
                 self.former.append(node)
                 self.nodes[name] = Node(world, self.store, name, f"{name}{world.now}:11211")
             case "leave":
@@ -243,7 +243,7 @@ def test_no_node_serves_that_others_have_taken_for_gone(seed: int) -> None:
     cluster = Cluster(seed)
     cluster.run()
     alive = [n.name for n in cluster.nodes.values() if n.process not in cluster.world.killed]
-    if alive:  # the last one to go is removed by the next to come
+    if alive:  # the last node that left is removed when the next one joins
         assert [entry.name for entry in cluster.document().nodes] == alive
         assert cluster.document().move is None
     assert all(node.serves for node in cluster.nodes.values() if node.name in alive)

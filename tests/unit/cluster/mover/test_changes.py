@@ -1,4 +1,4 @@
-"""What commands make of a cluster."""
+"""Changes that the move commands make to a cluster."""
 
 import pytest
 
@@ -31,7 +31,7 @@ CLUSTER = Document(
         ("remove", ["e"], "abc", [], "e"),
     ],
 )
-def test_what_is_meant(
+def test_the_meaning_of_arguments(
     action: str, nodes: list[str], target: str, added: list[str], forgets: str
 ) -> None:
     change = change_of(CLUSTER, action, nodes)
@@ -48,14 +48,14 @@ def test_a_node_without_a_name_is_called_by_its_address() -> None:
 @pytest.mark.parametrize(
     ("action", "nodes", "message"),
     [
-        ("add", ["x"], "there is no spare 'x'; there are d, e"),
-        ("add", ["a=h:9"], "a at h:1 is there already"),
-        ("add", ["d=h:9"], "d at h:4 is there already"),
-        ("add", ["x=h:1"], "a at h:1 is there already"),
-        ("add", ["b=h:9"], "b at h:2 is there already"),
+        ("add", ["x"], "unknown spare 'x'; the spares are d, e"),
+        ("add", ["a=h:9"], "node a at h:1 already exists"),
+        ("add", ["d=h:9"], "node d at h:4 already exists"),
+        ("add", ["x=h:1"], "node a at h:1 already exists"),
+        ("add", ["b=h:9"], "node b at h:2 already exists"),
         ("add", ["=h:9"], "a name must be text without spaces, not ''"),
         ("add", ["x=h:p"], "not HOST:PORT"),
-        ("drain", ["x"], "there is no node 'x'; there are a, b, c, d, e"),
+        ("drain", ["x"], "unknown node 'x'; known nodes: a, b, c, d, e"),
         ("remove", ["a", "b", "c"], "no node would be left"),
     ],
 )
@@ -83,13 +83,13 @@ def test_the_first_nodes_are_members_at_once() -> None:
 
 def test_a_node_that_has_left_meanwhile() -> None:
     change = change_of(CLUSTER, "add", ["d"])
-    with pytest.raises(StartError, match="d has left the cluster meanwhile"):
+    with pytest.raises(StartError, match="d left the cluster in the meantime"):
         change.begun(CLUSTER.without("d", 5, NOW), NONCE, NOW)
 
 
 def test_no_move_begins_while_there_are_hot_keys() -> None:
     hot = CLUSTER.with_hot_keys((HotKey(b"key", 1),), NOW)
-    with pytest.raises(StartError, match="promoted meanwhile"):
+    with pytest.raises(StartError, match="promoted in the meantime"):
         change_of(hot, "add", ["d"]).begun(hot, NONCE, NOW)
 
 

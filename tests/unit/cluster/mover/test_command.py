@@ -1,4 +1,4 @@
-"""What the commands that move keys refuse before anything changes."""
+"""Checks of the commands that move keys, before anything changes."""
 
 import asyncio
 import dataclasses
@@ -25,13 +25,13 @@ HOT = (HotKey(b"hot", 5),)
 
 
 class ReadStore:
-    """A store that nobody may change.
+    """A store that must not be changed.
 
     Attributes:
-        document: what it holds.
+        document: the stored document.
         asked: the names of the nodes that were checked.
-        receiving: those of them that items come to.
-        problem: what is wrong with them.
+        receiving: the names of the nodes that receive items.
+        problem: the error of the check; empty if there is none.
     """
 
     def __init__(self) -> None:
@@ -106,8 +106,8 @@ def test_the_first_nodes_of_a_cluster_with_replicas_are_checked(store: ReadStore
 @pytest.mark.parametrize(
     ("present", "wanted", "message"),
     [
-        (1, 4, "4 replicas need as many members, not 3"),
-        (3, 2, "there are 3 already; the number can only be raised"),
+        (1, 4, "4 replicas require as many members, but there are 3"),
+        (3, 2, "there are already 3; the number can only be raised"),
     ],
 )
 def test_the_number_of_replicas_is_checked_first(
@@ -123,7 +123,7 @@ def test_the_number_of_replicas_is_checked_first(
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_as_many_nodes_as_replicas_are_left(store: ReadStore, action: str, dry_run: bool) -> None:
     store.document = Document(5, MEMBERS, replicas=2)
-    message = "items are on 2 nodes each, and 1 node would be left; add others first"
+    message = "each item is stored on 2 nodes, but only 1 node would be left; add others first"
     with pytest.raises(StartError, match=message):
         store.run(action, "a", "c", dry_run=dry_run)
     assert not store.asked
@@ -139,8 +139,8 @@ def test_a_node_that_is_gone_is_removed_whatever_is_left(store: ReadStore) -> No
 @pytest.mark.parametrize(
     ("made", "shown"),
     [
-        (Result(copies=1234, epoch=7), "made 1,234 copies; items are on 2 nodes"),
-        (Result(copies=1, epoch=7), "made 1 copy; items are on 2 nodes"),
+        (Result(copies=1234, epoch=7), "made 1,234 copies; each item is stored on 2 nodes"),
+        (Result(copies=1, epoch=7), "made 1 copy; each item is stored on 2 nodes"),
     ],
 )
 @pytest.mark.parametrize("action", ["replicas", "drain"])
@@ -183,7 +183,7 @@ def test_copies_are_counted(
         (
             Result(items=2000, bytes=4096, earlier=500, others=7),
             [
-                "moved 2,000 items, 4.0 KiB; 500 of them before this process",
+                "moved 2,000 items, 4.0 KiB; 500 of them by earlier processes",
                 "7 more: moved, replaced or removed by clients, or expired",
             ],
         ),
@@ -192,12 +192,12 @@ def test_copies_are_counted(
             [
                 "moved 2 items, 0 B",
                 MORE,
-                "1 item is gone: too large",
+                "1 item was lost: too large",
             ],
         ),
     ],
 )
-def test_the_result_counts_what_all_have_moved(made: Result, lines: list[str]) -> None:
+def test_the_result_counts_items_moved_by_all_processes(made: Result, lines: list[str]) -> None:
     text = command._as_text(made, Document(7, MEMBERS), moves=True)
     assert text.splitlines()[:-1] == lines
 
@@ -208,7 +208,7 @@ async def forever(*_arguments: object) -> None:
 
 def test_the_number_of_replicas_stays_while_keys_move(store: ReadStore) -> None:
     store.document = Document(5, MEMBERS).moving_to(["a", "b"], "0" * 32, 5)
-    with pytest.raises(StartError, match="keys are moving already"):
+    with pytest.raises(StartError, match="keys is already in progress"):
         store.run("replicas", replicas=2)
     assert not store.asked
 
@@ -219,4 +219,4 @@ def test_there_may_be_as_many_replicas_already(
 ) -> None:
     store.document = Document(5, MEMBERS, replicas=count)
     store.run("replicas", replicas=count)
-    assert capsys.readouterr().out == f"items are on {nodes} already\n"
+    assert capsys.readouterr().out == f"each item is already stored on {nodes}\n"

@@ -1,4 +1,4 @@
-"""What the mover does with items of nodes, when some are gone."""
+"""The mover: which items it handles at which node, also when nodes are gone."""
 
 import asyncio
 import random
@@ -28,11 +28,11 @@ Action = Callable[[Batches, str, Sequence[bytes]], Awaitable[Count]]
 
 
 class SweepingMover(Mover):
-    """A mover that notes what it would do with which of `KEYS`.
+    """A mover that records its actions instead of carrying them out on `KEYS`.
 
     Attributes:
-        swept: names of nodes, what is done there, and with which keys.
-        counts: what comes of it, one after the other; nothing more when there are none left.
+        swept: the node, the action and the keys of each sweep.
+        counts: the results of successive sweeps; further sweeps return an empty count.
     """
 
     def __init__(self, phase: Phase, *, lost: str = "", weights: Mapping[str, int] = EQUAL) -> None:
@@ -53,7 +53,7 @@ class SweepingMover(Mover):
         return self.counts.pop(0) if self.counts else Count()
 
     def raise_replicas(self, former: int, replicas: int) -> None:
-        """Do what the phase does that copies are made in."""
+        """Carry out the phase that makes the copies."""
         document = replace(self._document, replicas=former, move=None)
         self._document = document.with_replicas(replicas, NONCE, 5)
         assert self._document.move is not None
@@ -94,7 +94,7 @@ def test_items_that_cannot_move_are_tried_again_until_none_fails() -> None:
 
 
 def test_items_that_cannot_move_are_copied_again_when_changes_in_progress_are_over() -> None:
-    """What these have held is not there when they are over, so they put holds there."""
+    """Such a change finds its hold missing and sets another, which the second copy replaces."""
     mover = SweepingMover(Phase.MOVE, lost="d")
     mover.counts = [Count(seen=1, moved=1)]
     with patch("asyncio.sleep") as slept:
@@ -123,12 +123,12 @@ def test_items_that_clients_have_moved_count_as_progress_once() -> None:
 def test_the_move_does_not_go_on_while_items_are_stranded() -> None:
     mover = SweepingMover(Phase.MOVE, lost="d")
     mover.counts = [Count(failed=1, reason="busy")] * 20
-    with pytest.raises(MoverError, match="1 item of node a: busy"):
+    with pytest.raises(MoverError, match="1 item of node a cannot be copied: busy"):
         mover.strand()
 
 
-def test_what_could_not_move_is_removed_like_all_that_has_moved() -> None:
-    """It is frozen at nodes that stay, too: with weights, keys also move between these."""
+def test_items_that_could_not_move_are_removed_like_those_that_moved() -> None:
+    """They are frozen at remaining nodes, too: with weights, keys also move between these."""
     weights = {"a": 1, "b": 2, "c": 3, "d": 4}
     mover = SweepingMover(Phase.SETTLE, lost="d", weights=weights)
     mover.clear()
@@ -142,7 +142,7 @@ def test_what_could_not_move_is_removed_like_all_that_has_moved() -> None:
 
 
 @pytest.mark.parametrize("former", [1, 2])
-def test_copies_that_there_are_stay_when_there_are_to_be_more(former: int) -> None:
+def test_existing_copies_stay_when_replicas_are_added(former: int) -> None:
     mover = SweepingMover(Phase.GATHER)
     mover.raise_replicas(former, 3)
     topology = mover.topology

@@ -1,4 +1,4 @@
-"""The right to move keys, and what is said of the move beside it."""
+"""The permit to move keys, and the note about the move that is stored with it."""
 
 import pytest
 
@@ -14,10 +14,10 @@ class Store:
         self.stored: Stored | None = None
 
     async def open(self) -> None:
-        """As a store."""
+        """Do nothing."""
 
     async def close(self) -> None:
-        """As a store."""
+        """Do nothing."""
 
     async def read(self, name: str) -> Stored | None:
         assert name == MOVER
@@ -44,7 +44,7 @@ async def test_what_was_moved_is_known_to_the_next_process_and_the_one_after_it(
     assert first.before is None
     first.progress = lambda: {"items": 3, "move": "m", "planned": 9, "moved": 5, "size": 70}
     await first.release()
-    for _ in range(2):  # the second has said nothing itself
+    for _ in range(2):  # the second reports no progress of its own
         permit = Permit(store, print)
         await permit.acquire()
         assert permit.before is not None

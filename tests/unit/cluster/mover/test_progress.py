@@ -1,4 +1,4 @@
-"""How far a move is: a bar on a terminal, lines elsewhere."""
+"""Progress of a move: a bar on a terminal, lines elsewhere."""
 
 import io
 from collections.abc import Callable
@@ -17,7 +17,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Return a function that moves the clock of displays."""
+    """Return a function that advances the clock of displays."""
     now = [100.0]
     monkeypatch.setattr(Progress.__init__, "__defaults__", (lambda: now[0],))
 
@@ -69,7 +69,7 @@ def test_a_bar(pass_time: Callable[[float], None]) -> None:
         (40, "[####--------]  40%"),
     ],
 )
-def test_what_has_no_room_is_left_out(
+def test_figures_without_room_are_left_out(
     pass_time: Callable[[float], None], monkeypatch: pytest.MonkeyPatch, columns: int, line: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -84,7 +84,7 @@ def test_what_has_no_room_is_left_out(
 
 
 def test_a_step_whose_items_show_node_by_node(pass_time: Callable[[float], None]) -> None:
-    """The bar neither stands still nor goes back, whatever the nodes turn out to have."""
+    """The bar neither stalls nor moves back, however many items the nodes turn out to have."""
     stream = Terminal()
     display = progress_display(quiet=False, stream=stream)
     display.begin("copying", 2)
@@ -108,7 +108,7 @@ def test_a_step_whose_items_show_node_by_node(pass_time: Callable[[float], None]
     assert display.share() == 0, "it has come back, with others"
 
 
-def test_what_was_done_before_is_not_this_process_s_rate(
+def test_earlier_progress_does_not_count_for_the_rate(
     pass_time: Callable[[float], None],
 ) -> None:
     display = progress_display(quiet=True)
@@ -152,7 +152,7 @@ async def test_a_rate_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(11):
         await pace.wait(10)
     assert now == pytest.approx(1.0)
-    now += 60  # a pause is made up for, but not all of it
+    now += 60  # only part of a pause is made up for
     for _ in range(11):
         await pace.wait(10)
     assert now == pytest.approx(61.0)

@@ -1,4 +1,4 @@
-"""Where copies are while keys move, and the steps of making them, on models of two nodes."""
+"""Where copies are while keys move, and the steps that make them, on models of two nodes."""
 
 from itertools import pairwise
 
@@ -32,7 +32,7 @@ def nodes(names: str) -> tuple[Node, ...]:
 @pytest.mark.parametrize("replicas", [2, 3])
 @pytest.mark.parametrize(("before", "after"), CHANGES)
 @pytest.mark.parametrize("hash_name", ["ketama", "rendezvous"])
-def test_whoever_may_read_or_keep_a_copy_is_held_in_neighbouring_phases(
+def test_all_nodes_with_copies_are_held_in_neighbouring_phases(
     before: str, after: str, replicas: int, hash_name: str
 ) -> None:
     topology = Topology(
@@ -43,15 +43,15 @@ def test_whoever_may_read_or_keep_a_copy_is_held_in_neighbouring_phases(
         key = b"key:%d" % number
         old, new = copies.before(key), copies.after(key)
         during = {phase: set(copies.during(key, phase)) for phase in (*PHASES, Phase.BACK)}
-        # Read before the move, and afterwards. The old primary gets copies when none is read yet.
+        # Copies read before or after the move. The old primary gets copies before any is read.
         assert set(old[1:]) <= during[Phase.GATHER]
         assert set(new[1:]) - {old[0]} <= during[Phase.SETTLE]
-        # Filled by changes: held by all who may change the key at the same time.
+        # Copies filled by changes: held by all proxies that may change the key at the same time.
         for one, other in pairwise(PHASES[1:]):
             assert during[one] == during[other]
         assert during[Phase.PREPARE] <= during[Phase.GATHER]
         assert during[Phase.BACK] == during[Phase.MOVE]
-        # Those that decide have no copies.
+        # Primaries have no copies.
         assert old[0] not in during[Phase.GATHER]
         for phase in PHASES[1:]:
             assert not during[phase].intersection((old[0], new[0]))
@@ -59,7 +59,7 @@ def test_whoever_may_read_or_keep_a_copy_is_held_in_neighbouring_phases(
 
 @pytest.fixture(params=[True, False], ids=["assigned uniques", "own uniques"])
 def pair(request: pytest.FixtureRequest) -> Pair:
-    """Return a node that decides, and one that has copies."""
+    """Return a primary (the source) and a node with copies (the destination)."""
     return Pair(assigns=request.param)
 
 
@@ -88,7 +88,7 @@ def test_a_hold_is_left(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("state", ["nothing", "stale"])
-def test_what_is_not_copied_is_not_left_there(pair: Pair, state: str) -> None:
+def test_old_copies_of_missing_and_stale_items_are_removed(pair: Pair, state: str) -> None:
     pair.set(pair.destination, b"an older one")
     if state == "stale":
         pair.set(pair.source)
@@ -131,14 +131,14 @@ def test_an_item_is_restored_from_a_copy_where_there_is_none(pair: Pair) -> None
 
 
 @pytest.mark.parametrize("flags", [HELD, LEASED])
-def test_what_stands_in_for_a_copy_is_not_restored(pair: Pair, flags: int) -> None:
+def test_holds_and_leases_are_not_restored(pair: Pair, flags: int) -> None:
     pair.source.handle(stand_in(flags))
     assert pair.run(restored(KEY, pair.moving())) == NOTHING
     assert not pair.destination.items
 
 
-def test_what_is_removed_meanwhile_is_not_restored(pair: Pair) -> None:
-    """It was restored from another copy, and a client removes it where it is, and its copies."""
+def test_an_item_removed_meanwhile_is_not_restored(pair: Pair) -> None:
+    """The item was already restored from another copy; a client deletes it and all copies."""
     pair.set(pair.source, b"value")
     pair.set(pair.destination, b"value")
     steps = restored(KEY, pair.moving())
@@ -197,7 +197,7 @@ def test_an_item_that_cannot_move_is_frozen_and_then_copied(pair: Pair, there: b
 
 @pytest.mark.parametrize("step", range(4))
 def test_a_hold_that_ends_meanwhile_does_not_undo_a_change(pair: Pair, step: int) -> None:
-    """A change was made at the source before it is frozen, or is refused."""
+    """A change is made at the source before the item is frozen, or is refused."""
     pair.set(pair.source, b"1")
     pair.destination.handle(stand_in(HELD))
     held = pair.destination.items[KEY].unique
@@ -216,7 +216,7 @@ def test_a_hold_that_ends_meanwhile_does_not_undo_a_change(pair: Pair, step: int
     assert pair.destination.items[KEY].value == last
 
 
-def test_a_copy_of_what_has_moved_already_is_left(pair: Pair) -> None:
+def test_a_copy_of_an_item_that_has_moved_already_is_left(pair: Pair) -> None:
     pair.source.handle(marks.mark(KEY, None))
     pair.set(pair.destination, b"copy")
     assert pair.run(stranded(KEY, pair.moving())) == NOTHING

@@ -1,7 +1,7 @@
-"""Moving a key in every order of the steps of proxies and movers, of which each may be killed.
+"""Moves of a key, in all interleavings of steps of proxies and movers, each of which may be killed.
 
-In every state that can be reached, a reader must see what is linearizable, and so must all clients
-that got a reply. Variants of the protocol that are wrong must be found.
+In every reachable state, reads and the replies that clients got must be linearizable. The search
+must find the errors of variants of the protocol that are wrong.
 """
 
 import itertools
@@ -32,14 +32,14 @@ class Clients:
     """Makes the operations of one proxy's clients, or of a mover.
 
     Args:
-        phase: of the proxy.
-        number: tells it from others.
+        phase: the phase that the proxy knows.
+        number: distinguishes it from other proxies and movers.
         access: the kind of access.
         moving: the kind of move.
         assigns: whether nodes let cas uniques be assigned.
 
     Attributes:
-        attempts: after so many, a client gives up.
+        attempts: how often a client tries before it gives up.
     """
 
     attempts = 1
@@ -180,7 +180,7 @@ class Raw:
 
 
 def stub_expires() -> Operation:
-    """Return what removes a stub, as if it had expired."""
+    """Return an operation that removes a stub, as if it had expired."""
 
     def steps() -> Steps[None]:
         (looked,) = yield (Ask(Place.DESTINATION, marks.look(KEY)),)
@@ -191,7 +191,7 @@ def stub_expires() -> Operation:
     return Operation("stub expires", steps)
 
 
-# The states at the start
+# Initial states
 
 
 def at_source(source: ModelNode, _destination: ModelNode) -> None:
@@ -288,14 +288,14 @@ def pairs(first: Clients | Raw, second: Clients | Raw) -> list[tuple[Operation, 
 
 
 def give_up_after(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have clients give up after so many attempts."""
+    """Make clients give up after this many attempts."""
     monkeypatch.setattr(access, "_MAX_ROUNDS", rounds)
     monkeypatch.setattr(Clients, "attempts", rounds)
 
 
 @pytest.fixture(autouse=True)
 def _impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have everybody give up soon: a client that has completed a move needs a second attempt."""
+    """Make all give up soon. A client that has completed a move needs a second attempt."""
     give_up_after(2, monkeypatch)
     monkeypatch.setattr(steps, "_MAX_ROUNDS", 4)
 
@@ -303,7 +303,7 @@ def _impatience(monkeypatch: pytest.MonkeyPatch) -> None:
 SOME = [("set", "append"), ("append", "delete")]
 ALL = [*itertools.product(NAMES, NAMES)]
 BEGUN = ["frozen", "copied"]
-"""What a mover has left that was killed. Clients complete that, so that there are more movers."""
+"""States left by a killed mover. Clients complete the move, which makes them movers, too."""
 OTHERS = [name for name in STARTS if name not in BEGUN]
 
 
@@ -411,11 +411,11 @@ def test_a_proxy_that_knows_of_the_end_and_one_that_settles(start: str) -> None:
     neighbours(Clients(SETTLE, 0), Raw(Place.DESTINATION), start, readers)
 
 
-# Moves that go on without a node that is gone
+# Moves that continue without a node that is gone
 
 
 def destination_gone(operation: Operation) -> Operation:
-    """Return an operation that asks a destination which is gone; it fails when it does."""
+    """Return an operation that fails when it asks the destination, which is gone."""
 
     def steps() -> Steps[Any]:
         inner = operation.steps()
@@ -434,9 +434,9 @@ def destination_gone(operation: Operation) -> Operation:
 
 
 def going_on(start: str, phase: Phase) -> None:
-    """Try proxies that know that a destination is gone, with others that do not.
+    """Try proxies that know that a destination is gone, with proxies that do not.
 
-    For these the destination does not answer; for those there is another one, or none.
+    For the latter the destination does not answer; the former have another destination, or none.
     """
     old, new = Clients(MOVE, 0), Clients(phase, 1)
     for one, two in pairs(old, new):
@@ -458,11 +458,11 @@ def test_another_destination_must_have_nothing_of_the_key() -> None:
         going_on("stray", MOVE)
 
 
-# Variants that are wrong
+# Wrong variants
 
 
 class CopiesAnyway(MovingKey):
-    """Copies without a condition: a late copy replaces what clients have stored since."""
+    """Copies unconditionally: a late copy replaces a value that clients have stored since."""
 
     def _copy(self, found: Found, exptime: int, stub: int) -> Steps[int]:
         request = b"ms k %d c\r\n%b\r\n" % (len(found.value), found.value)
@@ -471,7 +471,7 @@ class CopiesAnyway(MovingKey):
 
 
 class LooksFirst(MovingKey):
-    """Looks at the source before it has a stub: the item may be moved and deleted in between."""
+    """Reads the source before it has a stub: the item may be moved and deleted in between."""
 
     def complete(self) -> Steps[Any]:
         seen = yield from self._look()
@@ -482,7 +482,7 @@ class LooksFirst(MovingKey):
 
 
 class CopiesReal(MovingKey):
-    """Copies an item that is not frozen, and removes it if it is still as it was."""
+    """Copies an item that is not frozen, and removes it if it is unchanged."""
 
     def move(self) -> Steps[Any]:
         (stubbed,) = yield (Ask(Place.DESTINATION, self._stub()),)
@@ -495,7 +495,7 @@ class CopiesReal(MovingKey):
 
 
 class ChangesFrozen(KeyAccess):
-    """Changes a frozen item where it is."""
+    """Changes a frozen item in place."""
 
     def _check(self, reading: Reading) -> Steps[None]:
         yield from ()
@@ -520,7 +520,7 @@ class AddsWithoutMark(KeyAccess):
 
 
 class ReadsBothWhilePreparing(KeyAccess):
-    """Reads the destination although what is there may be of long ago."""
+    """Reads the destination although its item may be long out of date."""
 
     def _read(self) -> Steps[Reading]:
         reading = yield from self._look(Place.SOURCE)
@@ -553,7 +553,7 @@ def test_the_marker_is_needed() -> None:
         neighbours(Clients(PREPARE, 0), Clients(MOVE, 1, AddsWithoutMark), "nowhere", [MOVE])
 
 
-def test_what_was_there_before_must_not_be_read() -> None:
+def test_an_old_item_at_the_destination_must_not_be_read() -> None:
     with pytest.raises(ViolationError):
         client = Clients(PREPARE, 1, ReadsBothWhilePreparing)
         search([[client.get()]], "stray", [PREPARE])

@@ -1,4 +1,4 @@
-"""Which changes of an item are left to its node."""
+"""Changes of an item that its node can make in place."""
 
 import pytest
 
@@ -19,7 +19,7 @@ from memlite.cluster.moving.rewriting import Wish, in_place
         (b"", b"12", b"ms k 2 MA C7 c\r\n12\r\n"),
         (b"10", b"9", None),  # a node would pad it
         (b"10 ", b"12", None),
-        (b"5", b"007", None),  # a node would leave the zeros out
+        (b"5", b"007", None),  # a node would omit the zeros
         (b"a", b"b", None),
         (b"ab", b"a", None),
     ],

@@ -18,7 +18,7 @@ KEY = b"key"
 
 
 class Pair:
-    """Two nodes, and what moves between them."""
+    """Two nodes, and the moves between them."""
 
     def __init__(self, *, assigns: bool = True) -> None:
         self.source = ModelNode(assigns=assigns, first=500)
@@ -125,7 +125,7 @@ def test_a_frozen_item_moves(pair: Pair) -> None:
     assert not pair.source.items
 
 
-def test_one_that_froze_a_stale_item_is_continued(pair: Pair) -> None:
+def test_a_move_that_froze_a_stale_item_is_continued(pair: Pair) -> None:
     pair.set(pair.source)
     pair.source.handle(b"md key I\r\n")
     pair.freeze()
@@ -134,7 +134,7 @@ def test_one_that_froze_a_stale_item_is_continued(pair: Pair) -> None:
 
 
 def test_a_copy_is_completed(pair: Pair) -> None:
-    """A mover was killed before it had removed the frozen item."""
+    """A mover was killed before it removed the frozen item."""
     pair.set(pair.source)
     pair.source.handle(b"md key I\r\n")
     pair.freeze()

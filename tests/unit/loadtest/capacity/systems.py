@@ -20,7 +20,7 @@ from tests.unit.loadtest.samples import results
 
 SECONDS = 4.0
 CLIENTS = (1, 2, 4, 8, 16, 32, 64)
-# How much repetitions differ.
+# The relative throughput of the repetitions.
 NOISE = (0.99, 1.0, 1.01)
 
 
@@ -41,13 +41,13 @@ def system(
 
     Args:
         demand: processor time of an operation at the server, or at all nodes, in microseconds.
-        proxy: that of the proxy.
+        proxy: processor time of an operation at the proxy, in microseconds.
         network: time without a queue, in microseconds.
-        nodes: how many; 0 for a single server.
+        nodes: the number of nodes; 0 for a single server.
         kind: the backend.
         clients: the loads.
-        size: of values.
-        slowdown: how many times longer everything took than these demands explain.
+        size: the size of values.
+        slowdown: the factor by which everything took longer than these demands explain.
         noise: the throughput of each repetition, relative to that of the network of queues.
         hits: the share of reads that found an item.
     """

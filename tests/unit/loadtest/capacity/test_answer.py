@@ -79,15 +79,15 @@ def test_the_answer(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert all(len(line) < 80 for line in shown.splitlines())
     assert shown.splitlines()[:3] == [
-        "For 200,000 operations a second, 99 of 100 responses within 50 ms:",
+        "For 200,000 operations per second, with 99 of 100 responses within 50 ms:",
         "  - if a cold cache after a crash is acceptable: memory, 3 servers of 1 worker,",
         "    on 1 large, 109.50 USD a month",
     ]
-    for need in ("several servers must share them", "they must survive the loss of a machine"):
-        assert f"  - if {need}: nothing that was measured\n" in shown
-    assert "gcs cannot be planned for: 99 of 100 responses take up to" in shown
+    for need in ("several servers must share items", "items must survive the loss of a machine"):
+        assert f"  - if {need}: none of the measured targets\n" in shown
+    assert "No estimate for gcs: 99 of 100 responses take up to" in shown
     assert "The bottleneck is the server's processor" in shown
-    assert "This is wrong if\n  - a core of the machines" in shown
+    assert "This estimate is wrong if\n  - the machines' cores are slower" in shown
 
 
 def test_json(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,7 +137,7 @@ def test_memory_needs_machines(saved: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_nothing_can_be_told(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan(saved, "--rate", "100", "--p99", "1us") == 1
-    assert "nothing that was measured can be planned for" in capsys.readouterr().out
+    assert "no estimate is possible for any of the measured targets" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_results_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_a_running_server_is_advised_as_a_cache(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of a server that was already running nobody knows what it keeps."""
+    """It is unknown what a server that was already running keeps."""
     results = system()
     (point, *_) = results.points
     target = TargetInfo(point.target, "server", "127.0.0.1:11211")
@@ -177,7 +177,7 @@ def test_a_running_server_is_advised_as_a_cache(
     assert "acceptable: memory, 1 server of 1 worker, on 1 e2-standard-2, 48.92 USD" in " ".join(
         shown.split()
     )
-    assert "must survive a crash: nothing that was measured" in shown
+    assert "must survive a crash: none of the measured targets" in shown
 
 
 def plan_of(results: Results, folder: Path, *arguments: object) -> int:
@@ -187,15 +187,15 @@ def plan_of(results: Results, folder: Path, *arguments: object) -> int:
 
 
 def test_memory_decides(tmp_path: Path, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A server uses the memory of its own machine, so there are as many as machines."""
+    """A server uses the memory of its own machine, so there are as many servers as machines."""
     alone = tmp_path / "alone"
     asked = ("--rate", "1k", "--p99", "1s", "--keys", "1000m", "--json")
     assert plan_of(system(), alone, *asked) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["options"][0]["servers"] == {"low": 13, "high": 31}
-    assert "on 13 to 31 large (as many as memory needs)" in found["advice"][0]
+    assert "on 13 to 31 large (as many as memory requires)" in found["advice"][0]
     assert plan(saved, "--rate", "1k", "--p99", "1s", "--keys", "99999999m") == 0
-    assert "memory cannot be planned for: it would take up to" in " ".join(
+    assert "No estimate for memory: its items would need the memory of up to" in " ".join(
         capsys.readouterr().out.split()
     )
 
@@ -211,7 +211,7 @@ def test_what_may_cost_as_little_is_named(
     server = dataclasses.replace(both.targets[1], kind="server")
     both = dataclasses.replace(both, targets=[both.targets[0], server])
     assert plan_of(both, tmp_path, "--rate", "200k", "--p99", "50ms") == 0
-    assert "may cost as little" in " ".join(capsys.readouterr().out.split())
+    assert "may cost no more" in " ".join(capsys.readouterr().out.split())
 
 
 def test_no_machines_for_a_server_of_unknown_processor_time(
@@ -267,4 +267,7 @@ def test_prices_in_different_currencies_are_not_added(
 ) -> None:
     (saved / "machines.toml").write_text(TABLE.replace("USD", "EUR"))
     assert plan(saved, "--rate", "1k", "--p99", "1s") == 64
-    assert "machines have prices in EUR, and disks and buckets in USD" in capsys.readouterr().err
+    assert (
+        "prices of machines are in EUR, but those of disks and buckets in USD"
+        in capsys.readouterr().err
+    )

@@ -1,4 +1,4 @@
-"""How many servers a load needs: systems of which it is known, and what cannot be told."""
+"""How many servers a load needs: systems with known answers, and what cannot be told."""
 
 import dataclasses
 from typing import Any
@@ -35,7 +35,7 @@ def test_a_server_of_known_demand() -> None:
 
 @pytest.mark.parametrize("rate", [150_000, 250_000, 380_000, 700_000])
 def test_several_servers(rate: float) -> None:
-    """At least as many as its processors need; so many that the busiest one is fast enough."""
+    """Servers suffice for the processor time, and for the busiest one to be fast enough."""
     found = ask(system(), rate)
     assert found.servers.low >= rate / 102_000
     busiest = Balance(Keys()).busiest(int(found.servers.high))
@@ -61,7 +61,7 @@ def test_noise_widens_the_range() -> None:
 
 
 def test_a_model_that_does_not_fit_is_not_used() -> None:
-    """Nothing explains why everything takes twice as long: only what was measured counts."""
+    """Nothing explains why everything takes twice as long: only measurements count."""
     found = ask(system(slowdown=2.0), 90_000)
     assert found.measured.model_error == pytest.approx(1.0, abs=0.1)
     assert not found.measured.fits
@@ -126,10 +126,10 @@ def test_larger_values_than_asked_for_do() -> None:
 @pytest.mark.parametrize(
     ("measured", "rate", "more", "reason"),
     [
-        ({"network": 9_000}, 1_000, {}, "more servers do not make a single one faster"),
-        ({}, 5_000_000, {}, "times what was measured, which is too far"),
+        ({"network": 9_000}, 1_000, {}, "more servers do not make responses faster"),
+        ({}, 5_000_000, {}, "times as many as were measured, which is too far"),
         ({"hits": 0.5}, 1_000, {"hit_ratio": 0.9}, "50% of reads found an item"),
-        ({"noise": (0.1, 1.0, 1.9)}, 1_000, {}, "varied so much"),
+        ({"noise": (0.1, 1.0, 1.9)}, 1_000, {}, "varied too much"),
     ],
 )
 def test_what_cannot_be_told(
@@ -173,8 +173,8 @@ def test_doubts() -> None:
         for point in results.points
     ]
     doubts = " ".join(ask(dataclasses.replace(results, points=busy), 1_000).measured.doubts)
-    assert "one repetition" in doubts
-    assert "the load generator was the limit" in doubts
+    assert "only one repetition" in doubts
+    assert "the load generator was the bottleneck" in doubts
     assert "other programs used up to 50%" in doubts
     assert "21 operations failed" in doubts
 
@@ -225,7 +225,7 @@ def test_only_saturated_loads() -> None:
 
 
 def test_requests_in_flight_are_clients_of_the_model() -> None:
-    """Eight requests in flight on each connection are as eight clients."""
+    """Eight requests in flight on each connection count as eight clients."""
     piped = system(clients=(8, 16, 32, 64))
     points = [dataclasses.replace(point, clients=point.clients // 8) for point in piped.points]
     found = ask(with_load(dataclasses.replace(piped, points=points), pipeline=8), 90_000)
@@ -278,7 +278,7 @@ def test_a_machine_that_all_shared() -> None:
     shared = dataclasses.replace(results, machine={**results.machine, "cores": 1})
     found = ask(shared, 30_000, 50_000.0)
     assert found.measured.shared
-    assert found.bottleneck.startswith("unknown: the machine was busy")
+    assert found.bottleneck.startswith("unknown: the processes that shared the machine")
     assert found.each.low < 11_000
     assert found.each.high > 30_000
 

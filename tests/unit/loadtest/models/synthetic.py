@@ -1,4 +1,4 @@
-"""Results of systems whose stations are known: what a perfect measurement would have found."""
+"""Results of systems with known stations, as a perfect measurement would find them."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ def repetition(
     generator: float = 0.0,
     threads: int = 1,
 ) -> Repetition:
-    """Return a repetition; times are in seconds, demands those of processes."""
+    """Return a repetition; times are in seconds, and demands are those of processes."""
     uses = {
         name: ServerUse(
             throughput * demand * SECONDS,
@@ -70,12 +70,12 @@ def points(
     """Return the points of a target that behaves like a network.
 
     Args:
-        name: its name.
-        stations: what it consists of.
-        demands: processor times of its processes with a number of clients.
+        name: the name of the target.
+        stations: the stations of the network.
+        demands: processor times of the target's processes with a number of clients.
         generator: processor time of the load generator.
         noise: the standard deviation of throughputs, as a share of them.
-        threads: over which processor time is spread evenly.
+        threads: the number of threads that share processor time evenly.
         clients: the loads.
     """
     chance = random.Random(4)

@@ -1,4 +1,4 @@
-"""What is said of systems that are known: the bottleneck, and what could not be tested."""
+"""Answers for known systems: the bottleneck, and models that could not be tested."""
 
 import dataclasses
 import io
@@ -59,12 +59,12 @@ def test_no_bound_is_below_what_was_measured() -> None:
     assert float(found[1]) == pytest.approx(50, rel=0.01)
     # Written with three digits.
     assert float(found[2].replace(",", "")) >= measured * 0.995
-    # With few clients, the network's bounds say that its demands are not the same.
+    # With few clients, the network's bounds show that its demands are not the same.
     assert target.inputs.bounds[-1].throughput[1] >= measured * 0.999
 
 
 def test_the_bound_has_an_interval() -> None:
-    """Of processor times that vary by some percent, at the busiest load only."""
+    """It is that of the processor times at the busiest load, which vary by some percent."""
     measured = points("a", [SERVER, DELAY], lambda _: {"server": 40e-6}, noise=0.0)
     varied = []
     for one in measured:
@@ -87,10 +87,12 @@ def test_the_bound_has_an_interval() -> None:
     assert high == pytest.approx(12_500 / (1 - 4.303 * 0.025 / 3**0.5), rel=0.01)
 
 
-def test_what_is_not_busy_is_not_called_the_bottleneck() -> None:
+def test_a_station_that_is_not_busy_is_not_called_the_bottleneck() -> None:
     disk = [Station("disk", 5e-3, 2), Station("rest", 1e-3, 0)]
     (said, *_) = modelled(points("disk", disk, lambda _: {"server": 20e-6})).answer
-    assert said.startswith("disk: nothing that was measured is the bottleneck. The server takes ")
+    assert said.startswith(
+        "disk: none of the measured stations is the bottleneck. The server takes "
+    )
     assert "for at most 0.8" in said
     assert "the bottleneck is the server" not in said
 
@@ -109,11 +111,11 @@ def test_one_load_tests_nothing() -> None:
     assert {one.outcome for one in target.assessments} == {Outcome.UNKNOWN}
     text = " ".join(target.answer)
     assert "No model" not in text
-    assert "Could not be tested, with too few loads or values that vary too much: M/M/1; " in text
+    assert "could not be tested (too few loads, or values vary too much): M/M/1; " in text
 
 
 def with_think_times(measured: Sequence[Point], seconds: Mapping[int, float]) -> list[Point]:
-    """Return the points with think times, and response times that are as much shorter."""
+    """Return the points with think times, and response times shorter by as much."""
     found = []
     for one in measured:
         think = seconds[one.clients]
@@ -156,14 +158,14 @@ def test_a_law_that_does_not_hold_is_a_doubt() -> None:
     repetitions = [dataclasses.replace(one, think_time=5000.0) for one in wrong[2].repetitions]
     wrong[2] = point("a", wrong[2].clients, 0.0, 100, repetitions)
     (said,) = modelled(wrong).doubts
-    assert said.startswith("a: at 4 clients, R is not N/X − Z")
+    assert said.startswith("a: at 4 clients, R differs from N/X − Z")
 
 
 # Proxies
 
 
 def traced(throughput: float, service: float, *, seconds: float = 6.0) -> Traced:
-    """Return what a trace has of requests that arrive and take times at random."""
+    """Return a trace of requests at regular intervals, with random service times."""
     made = Traced(seconds, round(throughput * seconds), workers=1)
     source = np.random.default_rng(5)
     made.service.add(source.exponential(service, 500))
@@ -214,7 +216,7 @@ def test_gaps_of_a_sample_are_not_tested(share: float) -> None:
 
 @pytest.mark.usefixtures("without_figures")
 def test_doubts_come_first(tmp_path: Path) -> None:
-    """Those of all targets, before the answers and all tables, in the terminal and on the page."""
+    """Doubts about all targets precede answers and tables, in the terminal and on the page."""
     measured = [
         dataclasses.replace(one, generator_limited=name == "b")
         for name in "ab"
@@ -225,11 +227,11 @@ def test_doubts_come_first(tmp_path: Path) -> None:
     out = io.StringIO()
     print_models(found, out)
     text = out.getvalue()
-    assert text.startswith("b: the load generator was the limit at 1, 2 clients.\n")
-    assert text.index("a: nothing that was measured") < text.index("M/M/1  ")
+    assert text.startswith("b: the load generator was the bottleneck at 1, 2 clients.\n")
+    assert text.index("a: none of the measured stations") < text.index("M/M/1  ")
     page = write_models(made, found, tmp_path).read_text()
-    assert page.count("b: the load generator was the limit at") == 1
-    at = page.index("b: the load generator was the limit at 1, 2 clients")
+    assert page.count("b: the load generator was the bottleneck at") == 1
+    at = page.index("b: the load generator was the bottleneck at 1, 2 clients")
     assert 0 < at < page.index('id="answer"') < page.index("<table")
     tables = copied_tables(page)
     assert set(tables) == {
@@ -238,12 +240,12 @@ def test_doubts_come_first(tmp_path: Path) -> None:
         for number in (0, 1)
     }
     assert [without_numbers(rows) for rows in tables.values()] == [[]] * 6
-    assert float(tables["stations-0"][0]["Demand of a request (µs)"]) == pytest.approx(80, rel=0.1)
+    assert float(tables["stations-0"][0]["Demand per request (µs)"]) == pytest.approx(80, rel=0.1)
     assert {"1 client (1/s)", "1 client, error (%)"} < set(tables["throughput-0"][0])
 
 
 def test_thousands_of_clients_are_fitted() -> None:
-    """Two requests at a time, of 5 ms each: what a network of stations finds as well."""
+    """Two requests at a time, of 5 ms each: a network of stations gives the same result."""
     disk, rest = Station("disk", 5e-3, 2), Station("rest", 100e-3, 0)
     clients = (1, 8, 32, 128)
     measured = points("disk", [disk, rest], lambda _: {}, clients=clients)

@@ -1,4 +1,4 @@
-"""Models of systems that are known: which hold, which do not, and what is said of why."""
+"""Models of known systems: which hold, which do not, and the reasons given."""
 
 import csv
 import dataclasses
@@ -60,9 +60,9 @@ def test_a_network_that_is_one_holds_everywhere() -> None:
     for load, bounds in zip(target.sweep.loads, target.inputs.bounds, strict=True):
         low, high = bounds.throughput
         assert low * 0.95 <= load.throughput.mean <= high * 1.05
-    assert "the bottleneck is the server, with 80 µs for each request" in target.answer[0]
+    assert "the bottleneck is the server, with 80 µs per request" in target.answer[0]
     # 12,500, but for the noise of what was measured.
-    assert "at most 12,600 requests per second, and queues from 3" in target.answer[0]
+    assert "at most 12,600 requests per second, and queueing from 3" in target.answer[0]
 
 
 def test_an_open_queue_does_not_fit_a_closed_loop() -> None:
@@ -108,7 +108,7 @@ def test_a_remote_server_is_fitted() -> None:
     low, high = target.inputs.demands["server"].interval
     assert low <= 200e-6 <= high
     assert target.inputs.sources["server"] == "fitted to throughput"
-    with pytest.raises(ConfigError, match="need two loads or more"):
+    with pytest.raises(ConfigError, match="require at least two loads"):
         model_targets(results(measured[:1]))
 
 
@@ -121,7 +121,7 @@ def test_processor_times_that_are_too_short_to_be_measured_are_unknown() -> None
 
 
 def test_demands_that_depend_on_the_load_are_named() -> None:
-    """A server that takes half the time for a request when it has many."""
+    """A server needs half the time for a request when there are many."""
 
     def demand(clients: int) -> float:
         return 100e-6 if clients < 4 else 50e-6
@@ -144,7 +144,7 @@ def test_demands_that_depend_on_the_load_are_named() -> None:
 
 
 def test_processes_that_share_the_cores_are_named() -> None:
-    """Two cores, three processes: what queues is the machine."""
+    """Two cores, three processes: requests queue for the machine."""
     total = 150e-6
     measured = points(
         "crowded",
@@ -199,7 +199,7 @@ def test_numbers_are_the_same_in_all_forms() -> None:
 def test_results_without_a_closed_loop(tmp_path: Path) -> None:
     measured = points("a", [SERVER], lambda _: {"server": 80e-6})
     rated = [dataclasses.replace(one, rate=100.0) for one in measured]
-    with pytest.raises(ConfigError, match="models need a closed loop"):
+    with pytest.raises(ConfigError, match="models require results of a closed loop"):
         model_targets(results(rated))
 
 

@@ -1,4 +1,4 @@
-"""The nodes' service demands by the traces of proxies that are known."""
+"""Service demands of nodes, from known traces of proxies."""
 
 import numpy as np
 import pytest

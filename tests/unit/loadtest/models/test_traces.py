@@ -91,7 +91,7 @@ def test_times_of_periods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_trace_makes_the_workers_a_station(tmp_path: Path) -> None:
     """Two workers that take 10 ms each, in constant time: the open queue is not random."""
-    # With constant service times and no more clients than workers nobody waits.
+    # With constant service times and no more clients than workers, no request waits.
     measured = points("p", [Station("w", 0.01, 2)], lambda _: {"server": 1e-5}, clients=[1, 2])
     rows = []
     for one in measured:
@@ -116,7 +116,7 @@ def test_a_trace_of_another_time(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     write(path, queue_rows(STARTED - 900, 1, 1, 1, [0.01] * 10))
     measured = points("p", [Station("w", 0.01)], lambda _: {"server": 0.01})
-    with pytest.raises(ConfigError, match="has no request of the time of this run"):
+    with pytest.raises(ConfigError, match="has no requests from the time of this run"):
         model_targets(results(measured), [path])
 
 

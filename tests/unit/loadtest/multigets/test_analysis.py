@@ -1,4 +1,4 @@
-"""From which size on sharding pays, of runs whose times are known."""
+"""The size from which sharding pays, for runs with known times."""
 
 import dataclasses
 import io
@@ -41,7 +41,7 @@ def times(mean: float, count: int = 200) -> Latency:
 
 
 def runs(ratio: Callable[[int], float], noise: float = 0.01, repetitions: int = 4) -> list[Run]:
-    """Return runs in which sharded gets take `ratio` times as long as others."""
+    """Return runs in which sharded gets take `ratio` times as long as whole gets."""
     chance = random.Random(2)
     found = []
     for number in range(1, repetitions + 1):
@@ -64,30 +64,34 @@ def test_the_size_from_which_sharding_pays() -> None:
         assert one.ratio.high is not None
         assert one.ratio.low <= one.ratio.mean <= one.ratio.high
     text = sentence(found)
-    assert text.startswith("Sharding pays from 6 keys on: with 9 keys a get is 2")
-    assert text.endswith("faster; not distinguishable with 4 and 5; slower with 2 and 3.")
+    assert text.startswith("Sharding pays off with 6 or more keys: with 9 keys a get is 2")
+    assert text.endswith("faster; not significant with 4 and 5; slower with 2 and 3.")
 
 
 def test_sharding_that_costs() -> None:
     text = sentence(compare_sizes(runs(lambda size: 1.0 if size < 3 else 1.5)))
-    assert text.startswith("Sharding costs from 3 keys on: with 9 keys a get is 5")
-    assert text.endswith("slower; not distinguishable with 2.")
+    assert text.startswith("Sharding is slower with 3 or more keys: with 9 keys a get is 5")
+    assert text.endswith("slower; not significant with 2.")
 
 
 def test_what_cannot_be_told() -> None:
     none = sentence(compare_sizes(runs(lambda size: 1.0, noise=0.003)))
     assert none.startswith(
-        "Sharding does not pay at any size up to 9 keys; if it is faster at all, by"
+        "Sharding does not pay off at any size up to 9 keys; if it is faster at all, by"
     )
     noisy = sentence(compare_sizes(runs(lambda size: 0.92, noise=0.2)))
-    assert noisy == "Up to 9 keys, it cannot be told from which size on sharding pays."
+    assert noisy == "Up to 9 keys, the size from which sharding pays off cannot be determined."
     once = sentence(compare_sizes(runs(lambda size: 0.5 if size == 3 else 1.0)))
-    assert once.startswith("Up to 9 keys, it cannot be told from which size on sharding pays; ")
-    assert "it is faster with 3; the difference cannot be told from chance with 2, 4, " in once
+    assert once.startswith(
+        "Up to 9 keys, the size from which sharding pays off cannot be determined; "
+    )
+    assert "faster with 3; the difference is not statistically significant with 2, 4, " in once
     slow = sentence(compare_sizes(runs(lambda size: 1.5 if size == 3 else 1.0, noise=0.003)))
-    assert slow.startswith("Sharding does not pay at any size up to 9 keys: it is slower with 3; ")
+    assert slow.startswith(
+        "Sharding does not pay off at any size up to 9 keys: it is slower with 3; "
+    )
     one = sentence(compare_sizes(runs(lambda size: 0.5, repetitions=1)))
-    assert one == "With one repetition, it cannot be told from which size on sharding pays."
+    assert one == "With one repetition, the size from which sharding pays off cannot be determined."
     alone = [run for run in runs(lambda size: 1.0) if run.size == 1]
     assert "gets of one key" in sentence(compare_sizes(alone))
 
@@ -144,7 +148,7 @@ def test_runs_are_saved_and_get_the_proxys_times(tmp_path: Path) -> None:
     save_runs(SETTINGS, measured, tmp_path)
     assert load_runs(SETTINGS, tmp_path) == measured
     other = Settings((1,), 3, 6, 1000, 100, 1.0, 4, 1)
-    with pytest.raises(ConfigError, match="has measurements with other options"):
+    with pytest.raises(ConfigError, match="contains measurements with other options"):
         load_runs(other, tmp_path)
     lines = [",".join(map(str, COLUMNS))]
     for start, taken in ((begun + 1, 300), (begun + 11, 700), (begun + 5, 900)):
@@ -162,7 +166,7 @@ def test_runs_are_saved_and_get_the_proxys_times(tmp_path: Path) -> None:
     save_runs(SETTINGS, [sharded, together], tmp_path)
     assert load_runs(SETTINGS, tmp_path) == [sharded, together]
     (tmp_path / "multigets.json").write_text("{}")
-    with pytest.raises(ConfigError, match="is not a file of multi-gets"):
+    with pytest.raises(ConfigError, match="is not a multi-gets file"):
         load_runs(SETTINGS, tmp_path)
 
 
@@ -174,8 +178,9 @@ def test_doubts_come_first(tmp_path: Path) -> None:
     out = io.StringIO()
     print_comparison(found, doubts(measured), out)
     first, *_ = out.getvalue().splitlines()
-    assert first.startswith("A process that generates load used up to 99% of a core")
-    assert out.getvalue().index("Sharding pays from 2 keys on") < out.getvalue().index("ratio")
+    assert first.startswith("A load generator process used up to 99% of a core")
+    shown = out.getvalue()
+    assert shown.index("Sharding pays off with 2 or more keys") < shown.index("ratio")
     page = write_multigets(SETTINGS, doubts(measured), found, tmp_path).read_text()
     assert 0 < page.index("99% of a core") < page.index('id="answer"') < page.index("<table")
     tables = copied_tables(page)

@@ -9,7 +9,7 @@ import pytest
 from memlite.core.build import describe_build
 from memlite.core.version import __version__
 
-# What a machine with servers alone has not installed.
+# Runs without the packages that a machine with only servers does not have.
 WITHOUT = """
 import sys
 for name in ("psutil", "numpy", "scipy", "rich", "pymemcache", "hdrh", "matplotlib", "jinja2"):

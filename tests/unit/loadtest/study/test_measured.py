@@ -1,4 +1,4 @@
-"""What a study says first: what speaks against its figures, and what was found."""
+"""The first part of a study's report: doubts about its figures, and its findings."""
 
 import functools
 import re
@@ -40,7 +40,7 @@ def some_experiment() -> Experiment:
 
 
 def measured(sweeps: dict[Sweep, Results] | None = None, gets: Sequence[Run] = ()) -> Measured:
-    """Return a study with these sweeps, or with some without faults."""
+    """Return a study with these sweeps, or with a sweep without faults."""
     design, runs, analyses = some_experiment()
     chosen = sweeps or {sweep("direct"): system(nodes=1)}
     wanted = study(QUICK, "memory", [], 1)
@@ -53,13 +53,16 @@ def said(found: Measured, words: str) -> Sequence[str]:
 
 def test_checks_that_found_something() -> None:
     checked = with_checks(results(kinds=("memory",), clients=(10, 20)))
-    assert not said(measured({sweep("direct"): checked}), "Checks doubt")
+    assert not said(measured({sweep("direct"): checked}), "Checks cast doubt")
     first, second = checked.points
     assert first.checks is not None
     outlier = replace(first, checks=replace(first.checks, outliers=(2,)))
     found = measured({sweep("direct"): replace(checked, points=[outlier, second])})
-    assert said(found, "Checks doubt") == [
-        "Checks doubt 1 of 2 measurements of the sweeps; the commonest reason is 'outlier', of 1."
+    assert said(found, "Checks cast doubt") == [
+        (
+            "Checks cast doubt on 1 of 2 measurements of the sweeps; the most common reason is "
+            "'outlier', in 1 of them."
+        )
     ]
 
 
@@ -68,8 +71,8 @@ def test_gets_of_several_keys_are_doubted_as_well() -> None:
     run = Run(4, True, 1, 0.0, 1.0, 1e4, 3, 2, 0.95, 0.3, times)
     assert said(measured(gets=[run]), "Gets of several keys: ") == [
         (
-            "Gets of several keys: a process that generates load used up to 95% of a core, and "
-            "response times include its own."
+            "Gets of several keys: a load generator process used up to 95% of a core, and "
+            "response times include its own delays."
         ),
         "Gets of several keys: other programs used up to 30% of the machine's processors.",
         "Gets of several keys: 2 requests failed.",
@@ -92,7 +95,7 @@ def test_requests_that_failed_have_an_exit_code(capsys: pytest.CaptureFixture[st
     ):
         assert exit_code(found) == 1
         said = capsys.readouterr().err
-        assert said == "memlite: bench: requests have failed; the results say how\n"
+        assert said == "memlite: bench: some requests failed; see the results for details\n"
 
 
 def test_repetitions_that_differ_much() -> None:
@@ -137,21 +140,19 @@ def test_figures_have_intervals_and_differences_are_told_from_chance() -> None:
     )
     assert re.fullmatch(
         r"One node behind 1 proxy, 8 in flight: up to [\d,]+ ± [\d,]+ reads per second, [\d.]+% of "
-        r"those without a proxy \(the difference cannot be told from chance\); with 1 client, a "
-        r"response takes 10 µs longer\.",
+        r"the rate without a proxy \(the difference is not statistically significant\); with 1 "
+        r"client, a response takes 10 µs longer\.",
         proxied,
     )
-    assert writes.endswith("with 64 in flight (the difference cannot be told from chance).")
+    assert writes.endswith("with 64 in flight (the difference is not statistically significant).")
     slow = list(answer(measured(whole(proxy=40))))[2]
-    assert "of those without a proxy; with 1 client, a response takes 40 µs longer." in slow
+    assert "of the rate without a proxy; with 1 client, a response takes 40 µs longer." in slow
 
 
 def test_differences_between_noisy_measurements() -> None:
     servers, _, proxied, *_ = answer(measured(whole(noise=(0.5, 1.0, 1.5), clients=(16, 32, 64))))
-    assert servers.endswith("(the difference cannot be told from chance).")
-    assert proxied.endswith(
-        "with 16 clients, the difference in response time is within the variation."
-    )
+    assert servers.endswith("(the difference is not statistically significant).")
+    assert proxied.endswith("with 16 clients, the difference in response time is not significant.")
 
 
 @pytest.mark.slow
@@ -162,7 +163,9 @@ def test_models_are_quoted_with_what_they_are_about_if_one_fits() -> None:
     assert any(one.fits and not one.model.fitted for one in models.assessments)
     found = replace(measured(whole()), models={"reads from one server": models})
     *_, last = answer(found)
-    assert last.startswith("Reads from one server: of what was measured, the bottleneck is the ")
+    assert last.startswith(
+        "Reads from one server: of the measured stations, the bottleneck is the "
+    )
     wrong = replace(
         models, assessments=tuple(one for one in models.assessments if one.model.fitted)
     )

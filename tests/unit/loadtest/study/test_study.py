@@ -1,4 +1,4 @@
-"""A study: what it measures, and what its tables say of systems that are known."""
+"""A study: its measurements, and its tables for known systems."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -145,13 +145,13 @@ def test_the_gets_of_several_keys_have_the_options_of_the_study() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--rate", "100"], "study: --rate is not for a study"),
-        (["--pipeline=4"], "study: --pipeline is not for a study"),
-        (["--multiget=4"], "study: --multiget is not for a study"),
-        (["--think-time=1ms"], "study: --think-time is not for a study"),
-        (["--trace", "a.csv"], "study: --trace is not for a study"),
-        (["--find-knee"], "study: --find-knee is not for a study"),
-        (["--target=127.0.0.1:1"], "study: --target is not for a study"),
+        (["--rate", "100"], "study: --rate cannot be used in a study"),
+        (["--pipeline=4"], "study: --pipeline cannot be used in a study"),
+        (["--multiget=4"], "study: --multiget cannot be used in a study"),
+        (["--think-time=1ms"], "study: --think-time cannot be used in a study"),
+        (["--trace", "a.csv"], "study: --trace cannot be used in a study"),
+        (["--find-knee"], "study: --find-knee cannot be used in a study"),
+        (["--target=127.0.0.1:1"], "study: --target cannot be used in a study"),
         (["--cluster=2"], "study: --cluster is set by the study itself"),
         (["--keys=100", "--servers", "2"], "study: --cluster is set by the study itself"),
         (["--proxies=2"], "study: --proxies is set by the study itself"),
@@ -160,7 +160,7 @@ def test_the_gets_of_several_keys_have_the_options_of_the_study() -> None:
         (["--backends=file"], "study: --backends is set by the study itself: use --backend"),
         (["--workload=ycsb-a"], "study: --workload is set by the study itself"),
         (["--mix=get=1"], "study: --mix is set by the study itself"),
-        (["--value-size=100,1k"], "study: --value-size: one size"),
+        (["--value-size=100,1k"], "study: --value-size: only one size"),
         (["--key=100"], "unrecognized arguments: --key=100"),
     ],
 )
@@ -178,7 +178,7 @@ def test_a_folder_of_something_else_is_left_alone(
 ) -> None:
     (tmp_path / "results.json").write_text("{}")
     assert main(["bench", "study", "--quick", "--out", str(tmp_path)]) == 64
-    assert f"--out {tmp_path} contains something other than this study" in capsys.readouterr().err
+    assert f"--out {tmp_path} contains data that is not from this study" in capsys.readouterr().err
     assert [one.name for one in tmp_path.iterdir()] == ["results.json"]
 
 
@@ -186,7 +186,7 @@ def test_another_seed_is_another_study(tmp_path: Path) -> None:
     keep(tmp_path, study(QUICK, "memory", [], 1))
     assert check(tmp_path, study(QUICK, "memory", [], 1))
     for other in (study(QUICK, "memory", [], 2), study(QUICK, "file", [], 1)):
-        with pytest.raises(ConfigError, match=f"--out {tmp_path} contains something other"):
+        with pytest.raises(ConfigError, match=f"--out {tmp_path} contains data that is not"):
             check(tmp_path, other)
 
 

@@ -1,4 +1,4 @@
-"""Which items are evicted: S3-FIFO and LRU, one line of the algorithm at a time."""
+"""The choice of evicted items: S3-FIFO and LRU, one line of the algorithm at a time."""
 
 import itertools
 import random
@@ -36,7 +36,7 @@ def test_once_full_all_new_items_go_through_the_small_queue():
 
 
 @pytest.mark.parametrize(("uses", "stays"), [(0, False), (1, False), (2, True), (3, True)])
-def test_what_was_used_twice_in_the_small_queue_stays(uses, stays):
+def test_an_item_used_twice_in_the_small_queue_stays(uses, stays):
     cache = filled(20)
     cache.access(0, times=uses)
     cache.access(20)
@@ -65,10 +65,10 @@ def test_in_the_main_queue_an_item_goes_round_once_for_each_use_up_to_three(uses
     while cache.evict() != 2:
         evictions += 1
         cache.force(100 + evictions)
-    assert evictions == 1 + 17 * min(uses, 3)  # in each round after 17 others
+    assert evictions == 1 + 17 * min(uses, 3)  # in each round, after 17 other items
 
 
-def test_what_comes_back_soon_goes_straight_to_the_main_queue():
+def test_an_item_that_returns_soon_goes_straight_to_the_main_queue():
     cache = filled(20)
     cache.access(20)
     assert cache.evicted == [0]
@@ -82,7 +82,7 @@ def test_what_comes_back_soon_goes_straight_to_the_main_queue():
     assert cache.queues == ([20, 0], list(range(2, 20)))
 
 
-def test_what_comes_back_late_was_forgotten():
+def test_an_item_that_returns_late_was_forgotten():
     cache = filled(1000)
     for number in range(1000, 5100):
         cache.access(number)
@@ -91,7 +91,7 @@ def test_what_comes_back_late_was_forgotten():
     assert 0 in [*cache.queues[0]]
 
 
-def test_what_left_the_main_queue_is_not_remembered():
+def test_items_evicted_from_the_main_queue_are_not_remembered():
     cache = filled(20)
     cache.access(0, times=2)
     cache.access(20)
@@ -137,14 +137,14 @@ def test_places_of_removed_items_are_passed_over():
         assert not cache.policy.ghost.take(cache.key(number))
 
 
-def test_a_store_passes_over_so_many_used_items_and_no_more():
+def test_a_store_passes_over_a_bounded_number_of_used_items():
     cache = filled(100)
     cache.policy._patience = 5
     cache.policy._small_limit = cache.policy._main_limit = 0  # so that the main queue evicts
     for number in range(10, 100):
         cache.access(number)
     cache.access(100)
-    assert cache.evicted == [15]  # used, but the sixth
+    assert cache.evicted == [15]  # used, but the sixth in a row
     assert cache.queues[1] == [*range(16, 100), *range(10, 15)]
 
 
@@ -159,7 +159,7 @@ def test_chances_are_for_all_that_goes_at_once():
     assert cache.queues[1] == [*range(23, 100), *range(10, 15)]
 
 
-def test_a_store_promotes_so_many_items_and_no_more():
+def test_a_store_promotes_a_bounded_number_of_items():
     cache = filled(100)
     cache.policy._patience = 5
     for number in range(10):
@@ -190,7 +190,7 @@ def test_shares_are_of_bytes_not_of_items():
 # LRU
 
 
-def test_lru_evicts_what_was_not_used_for_longest():
+def test_lru_evicts_the_least_recently_used_item():
     cache = filled(5, "lru")
     cache.access(0)
     cache.access(2)
@@ -219,7 +219,7 @@ def test_a_walk_shows_each_item_once_and_begins_again(policy, at_most):
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", range(10))
-def test_a_walk_misses_nothing_that_is_there_from_its_begin_to_its_end(policy, seed):
+def test_a_walk_misses_no_item_present_from_start_to_end(policy, seed):
     """While items come, go and move; only items that moved may be shown twice."""
     rng = random.Random(seed)
     cache = filled(200, policy)
@@ -251,7 +251,7 @@ def test_a_walk_misses_nothing_that_is_there_from_its_begin_to_its_end(policy, s
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_walk_may_remove_what_it_is_shown(policy):
+def test_a_walk_may_remove_items_it_is_shown(policy):
     cache = filled(100, policy)
 
     def look(key, item):

@@ -1,7 +1,7 @@
 """The policies compared with libCacheSim's: the same hits, request by request.
 
-With an exact ghost there is nothing between them. What memlite serves with, a ghost of
-fingerprints, comes within one percent of the misses.
+With an exact ghost queue they are identical. With memlite's own ghost queue of fingerprints, the
+misses are within one percent.
 """
 
 import functools
@@ -62,7 +62,7 @@ def test_s3fifo_has_the_same_hits(name, places):
 @pytest.mark.parametrize("places", PLACES)
 @pytest.mark.parametrize("name", TRACES)
 def test_s3fifo_with_bounded_chances_has_nearly_the_same_hits(name, places):
-    """The bound matters only if more than 1,000 used items in a row are passed over."""
+    """The bound takes effect only when more than 1,000 used items in a row are passed over."""
     ours = our_hits(Cache(places, exact=True), TRACES[name])
     theirs = their_hits("S3FIFO", places, name)
     if places < 500:
@@ -75,7 +75,7 @@ def test_s3fifo_with_bounded_chances_has_nearly_the_same_hits(name, places):
 def test_s3fifo_as_served_misses_as_much(name, places):
     ours = misses(our_hits(Cache(places), TRACES[name]))
     theirs = misses(their_hits("S3FIFO", places, name))
-    # Within 1% in 99 of 100 processes: what the ghost queue forgets early depends on hashes.
+    # Within 1% in 99 of 100 processes: which keys the ghost queue forgets early depends on hashes.
     assert abs(ours - theirs) <= 0.02 * theirs
 
 
@@ -87,7 +87,7 @@ def test_lru_has_the_same_hits(name, places):
 
 
 def test_lru_has_the_same_hits_where_items_are_deleted():
-    """For S3-FIFO there is none to ask: a deleted item's place is given up by theirs at once."""
+    """S3-FIFO has no such oracle: libCacheSim's gives up a deleted item's place at once."""
     rng = random.Random(1)
     ours, theirs = Cache(500, "lru"), libcachesim.LRU(500, hashpower=HASH_POWER)
     request = libcachesim.Request()

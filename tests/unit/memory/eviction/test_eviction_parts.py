@@ -163,7 +163,7 @@ def test_a_ghost_hardly_ever_takes_one_key_for_another():
 
 # Both
 
-_SIZE = 3000  # bytes of a value: allocations of that size are not made ahead
+_SIZE = 3000  # bytes of a value: allocations of that size are not pooled
 
 
 @pytest.mark.skipif(
@@ -171,12 +171,12 @@ _SIZE = 3000  # bytes of a value: allocations of that size are not made ahead
 )
 def test_items_keep_their_places_if_memory_runs_out_while_some_are_chosen():
     testcapi = pytest.importorskip("_testcapi")
-    whole = interrupted = 0  # items that are chosen if nothing fails
+    whole = interrupted = 0  # items chosen if nothing fails
     for allocation in (2**30, *range(1, 120)):
         items = Index(FEW)
         policy = S3Fifo(items)
         policy.adapt(120 * _SIZE)
-        policy.evict(1, 1)  # it has been full
+        policy.evict(1, 1)  # the cache has been full
         policy.adapt(120 * _SIZE)
         for number in range(100):
             key = b"key%d" % number

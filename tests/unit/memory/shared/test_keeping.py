@@ -53,7 +53,7 @@ def put(mapping: Mapping, number: int, value: bytes = b"x", expires: float = 0.0
     return mapping.table.store(line(number), reply(number, value), expires, None, 0, b"")
 
 
-# Another process has another hash; it prints what it finds.
+# Another process has a different hash seed; it prints the items it finds.
 LOOK = """
 import sys, time
 from tests.unit.memory.shared.test_keeping import line, opened, put
@@ -184,7 +184,7 @@ def test_a_full_table_is_kept(tmp_path: Path, *, compiled: bool) -> None:
 
 @pytest.mark.parametrize("compiled", KINDS)
 def test_restarts_cost_no_memory(tmp_path: Path, *, compiled: bool) -> None:
-    """Each leaves a segment that has one item, and is sealed."""
+    """Each restart leaves a sealed segment with one item."""
     path = tmp_path / "items"
     with opened(path, compiled=compiled) as mapping:
         mapping.close(time.time())
@@ -251,19 +251,19 @@ def _slots_point(where: int) -> Callable[[bytearray, Mapping], None]:
         pytest.param(_spoil(4096 + 64, b"\5"), "its header is damaged", id="region"),
         pytest.param(_spoil(64, b"\5"), "its header is damaged", id="places"),
         pytest.param(_spoil(PARKED_AT + 8, b"\5"), "its header is damaged", id="parked"),
-        pytest.param(_change(8, b"\xff" * 8), "a cas unique was never given", id="unique"),
-        pytest.param(_change(16, struct.pack("<d", math.inf)), "an expiry is no time", id="expiry"),
-        pytest.param(_change(31, bytes([DEAD])), "a slot points to no record", id="dead"),
-        pytest.param(_spoil(8, b"\1"), "another version has made it", id="version"),
-        pytest.param(_lengthen_a_record, "a record is longer than its segment", id="length"),
-        pytest.param(_change_a_size, "a record is no item", id="size"),
-        pytest.param(_repeat_a_key, "two records have one key", id="twice"),
+        pytest.param(_change(8, b"\xff" * 8), "a cas unique was never assigned", id="unique"),
+        pytest.param(_change(16, struct.pack("<d", math.inf)), "invalid expiry time", id="expiry"),
+        pytest.param(_change(31, bytes([DEAD])), "a slot does not point to a record", id="dead"),
+        pytest.param(_spoil(8, b"\1"), "it was created by another version", id="version"),
+        pytest.param(_lengthen_a_record, "a record exceeds its segment", id="length"),
+        pytest.param(_change_a_size, "a record is not an item", id="size"),
+        pytest.param(_repeat_a_key, "two records have the same key", id="twice"),
         pytest.param(_move_a_slot, "a slot points into a record", id="slot"),
-        pytest.param(_slots_point(2), "a slot points to no record", id="before"),
-        pytest.param(_slots_point((1 << 50) - 1), "a slot points to no record", id="beyond"),
+        pytest.param(_slots_point(2), "a slot does not point to a record", id="before"),
+        pytest.param(_slots_point((1 << 50) - 1), "a slot does not point to a record", id="beyond"),
     ],
 )
-def test_what_is_damaged_is_refused(
+def test_damaged_files_are_refused(
     tmp_path: Path, *, compiled: bool, damage: Callable[[bytearray, Mapping], None], why: str
 ) -> None:
     path = tmp_path / "items"
@@ -315,14 +315,14 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
         put(mapping, 1)
         mapping.close(time.time())
     with opened(path, compiled=False, size=2 * SIZE) as mapping:
-        assert mapping.refused == "it is from -m 1"
+        assert mapping.refused == "it was created with -m 1"
         mapping.close(time.time())
     with opened(path, compiled=False, size=2 * SIZE, item=2 * ITEM) as mapping:
-        assert mapping.refused == "it is from another -I"
+        assert mapping.refused == "it was created with another -I"
         mapping.close(time.time())
     os.truncate(path, SIZE)
     with opened(path, compiled=False, size=2 * SIZE, item=2 * ITEM) as mapping:
-        assert mapping.refused == "it is cut off"
+        assert mapping.refused == "it is truncated"
 
 
 def test_a_file_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,7 +341,7 @@ def test_a_file_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert (tmp_path / "text").read_bytes() == text
     first = MemoryFile(str(tmp_path / "items"))
     assert (tmp_path / "items").stat().st_mode & 0o777 == 0o600
-    with pytest.raises(StartError, match="another server uses it"):
+    with pytest.raises(StartError, match="in use by another server"):
         MemoryFile(str(tmp_path / "items"))
     os.close(first.descriptor)
 

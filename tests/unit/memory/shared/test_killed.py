@@ -1,7 +1,8 @@
-"""A worker is killed before each of its stores to the shared table; the others go on.
+"""A worker is killed before each of its writes to the shared table; the others continue.
 
-All this is done in a process of its own. Workers are forked a thousand times, and to fork a process
-that has collected all tests takes several times as long as one that has imported this alone.
+The tests run in a separate process. Workers are forked a thousand times, and forking a process
+that has collected all tests takes several times as long as forking one that has imported only
+this module.
 """
 
 import ctypes
@@ -44,7 +45,7 @@ SIZE = 1 << 18
 ITEM = 4000
 LENGTH = 900
 MOST = 60
-"""If there are more points, every second or third is tried."""
+"""If there are more points, only every second or third is tried."""
 COMPILER = shutil.which("gcc")
 SOURCE = ROOT / "memlite" / "memory" / "shared" / "_native.c"
 Act = Callable[[SharedTable], object]
@@ -52,20 +53,20 @@ Items = dict[bytes, bytes]
 
 
 class Kind(Protocol):
-    """One of the two tables, and how to kill a process in it."""
+    """One of the two tables, and the means to kill a process in it."""
 
     def attach(self, mapping: Mapping) -> SharedTable:
         """Return a table on a mapping."""
 
     def points(self, mapping: Mapping, act: Callable[[], object]) -> list[int]:
-        """Return where the process can be killed while it does something."""
+        """Return the points at which the process can be killed while it runs `act`."""
 
     def arm(self, mapping: Mapping, point: int) -> None:
-        """Have this process killed at a point."""
+        """Make this process be killed at a point."""
 
 
 class InPython:
-    """It is killed before a line of pure.py, if one before has changed something."""
+    """The table in Python: the process is killed before a line that follows a change."""
 
     def attach(self, mapping: Mapping) -> SharedTable:
         return mapping.attach()
@@ -92,7 +93,7 @@ class InPython:
 
 
 def _trace(step: Callable[[], object]) -> None:
-    """Have something done before each line of pure.py."""
+    """Call `step` before each line of pure.py."""
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
         if frame.f_code.co_filename != pure.__file__:
@@ -105,7 +106,7 @@ def _trace(step: Callable[[], object]) -> None:
 
 
 class InC:
-    """It is killed before a store."""
+    """The table in C: the process is killed before a write to the memory."""
 
     def __init__(self, module: Path) -> None:
         loader = importlib.machinery.ExtensionFileLoader("killed._native", str(module))
@@ -133,7 +134,7 @@ class InC:
 
 @functools.cache
 def in_c(folder: Path) -> InC:
-    """Compile the table for that."""
+    """Compile the table with instrumented writes."""
     module = folder / "_native.so"
     command = [str(COMPILER), "-std=c11", "-O1", "-fPIC", "-pthread", "-c"]
     include = f"-I{sysconfig.get_path('include')}"
@@ -171,7 +172,7 @@ def states(mapping: Mapping) -> list[int]:
 
 @dataclass
 class Scene:
-    """A table of two workers, and what one of them is about to do when it is killed."""
+    """A table of two workers, one of which is killed during an action."""
 
     kind: Kind
     evicts: int = 1
@@ -198,7 +199,7 @@ class Scene:
         self.items[key] = new
 
     def fill(self, times: int) -> None:
-        """Store each key so often, until the first worker's next store has to free a segment."""
+        """Store each key `times` times, until the first worker's next store must free a segment."""
         number = 0
         while not self.is_full():
             key = b"key-%d" % (number // times)
@@ -206,7 +207,7 @@ class Scene:
             number += 1
 
     def fill_until_step(self, times: int) -> None:
-        """Store each key so often, until the first worker's next store evicts in a step."""
+        """Store each key `times` times, until the first worker's next store evicts in a step."""
         number = 0
         while not self.mapping._view[STEPS_AT] or self.must_open():
             key = b"key-%d" % (number // times)
@@ -223,7 +224,7 @@ class Scene:
         return self.mapping.layout.segment_size - sum(own) < LENGTH + 100
 
     def kill_everywhere(self, act: Act) -> int:
-        """Kill the first worker wherever it can be killed; return at how many points that was."""
+        """Kill the first worker at each possible point; return the number of points."""
         self.tables = self.both()
         self.before = self.mapping._memory[:]
         points = self.kind.points(self.mapping, lambda: act(self.tables[0]))
@@ -248,7 +249,7 @@ class Scene:
         assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
     def check(self, first: int) -> None:
-        """Check that nothing is lost, whether the other worker or the next one comes first."""
+        """Check that nothing is lost, whether the other worker or the replacement comes first."""
         mapping, left = self.mapping, dict(self.items)
         tables: list[SharedTable] = []
         if first:
@@ -292,7 +293,7 @@ class Scene:
 
 
 def over(scene: Scene, key: bytes) -> Act:
-    """Return what stores another value under a key."""
+    """Return an action that stores another value under a key."""
     new = scene.new[key] = reply(key, 77)
     return lambda table: put(table, key, new)
 
@@ -317,7 +318,7 @@ def steps(kind: Kind) -> tuple[Scene, Act]:
 
 
 def reuse(kind: Kind) -> tuple[Scene, Act]:
-    """A segment in which little is left is used again, though others are free."""
+    """A segment with few live items is reused, though others are free."""
     scene = Scene(kind)
     for key in (b"small-1", b"small-2"):
         scene.put(key, reply(key, 1, 80))
@@ -339,7 +340,7 @@ def eviction(kind: Kind) -> tuple[Scene, Act]:
 
 
 def few_slots(kind: Kind) -> tuple[Scene, Act]:
-    """All but one of the slots of a region that may be used are."""
+    """All but one of the usable slots of a region are in use."""
     scene = Scene(kind, loses=1000)
     names = (b"key-%d" % number for number in range(1 << 20))
     for _ in range(30):
@@ -443,7 +444,7 @@ def small_process() -> Iterator[ProcessPoolExecutor]:
 
 
 def points(scene: str, kind: str, folder: Path) -> int:
-    """Kill a worker everywhere in a scene; return at how many points that could be."""
+    """Kill a worker at each point in a scene; return the number of points."""
     made, act = globals()[scene](InPython() if kind == "pure" else in_c(folder))
     return made.kill_everywhere(act)
 

@@ -1,4 +1,4 @@
-"""The table in C: whether it is used, and what it alone does."""
+"""The table in C: when it is used, and features that only it has."""
 
 import itertools
 import logging
@@ -20,7 +20,7 @@ NAME = "memlite.memory.shared._native"
 
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """Yield a module that is there in place of the table in C."""
+    """Yield a module that replaces the table in C."""
     module = ModuleType(NAME)
     module.__file__ = "/there/_native.so"
     monkeypatch.setitem(sys.modules, NAME, module)
@@ -38,7 +38,7 @@ def test_the_table_in_python_serves_after_one_warning(
     with caplog.at_level(logging.WARNING):
         assert native() is None
         assert isinstance(Mapping(1 << 20, 1024, 1).table, PureTable)
-        with pytest.raises(StartError, match="not compiled"):
+        with pytest.raises(StartError, match="not available"):
             Mapping(1 << 20, 1024, 1, compiled=True)
     (record,) = caplog.records
     assert "/there/_native.so was compiled for another version" in record.getMessage()

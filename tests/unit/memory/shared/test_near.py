@@ -1,4 +1,4 @@
-"""What a process has found lately in a shared table is not what another has changed since."""
+"""A process's cache of recently found items never shows what another process has changed."""
 
 import random
 import time
@@ -48,7 +48,7 @@ def tables(other: bool) -> tuple[Mapping, PureTable, SharedTable]:
 
 
 def warm(table: PureTable, number: int) -> None:
-    """Have the reply kept."""
+    """Read an item until its reply is cached."""
     for _ in range(5):
         assert table.find(line(number))
     assert line(number) in table._hot
@@ -65,7 +65,7 @@ CHANGES: dict[str, Callable[[SharedTable], object]] = {
 @pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("expires", [0.0, 1000.0])
-def test_what_another_has_removed_is_not_found(change: str, expires: float, other: bool) -> None:
+def test_items_removed_elsewhere_are_not_found(change: str, expires: float, other: bool) -> None:
     _, one, another = tables(other)
     put(another, 1, b"one", expires and time.time() + expires)
     put(another, 2, b"two")
@@ -76,7 +76,7 @@ def test_what_another_has_removed_is_not_found(change: str, expires: float, othe
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_what_another_has_stored_is_found(other: bool) -> None:
+def test_items_stored_elsewhere_are_found(other: bool) -> None:
     _, one, another = tables(other)
     for turn in range(10):
         new = put(another, 1, b"%d" % turn)
@@ -85,7 +85,7 @@ def test_what_another_has_stored_is_found(other: bool) -> None:
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_a_delayed_flush_holds_for_what_was_kept_before_and_meanwhile(other: bool) -> None:
+def test_a_delayed_flush_applies_to_replies_cached_before_and_meanwhile(other: bool) -> None:
     _, one, another = tables(other)
     put(another, 1, b"one")
     warm(one, 1)
@@ -99,7 +99,7 @@ def test_a_delayed_flush_holds_for_what_was_kept_before_and_meanwhile(other: boo
     assert one.find(line(1)) == new
 
 
-def test_what_is_kept_expires_to_the_moment_and_may_live_longer() -> None:
+def test_cached_replies_expire_on_time_and_may_be_prolonged() -> None:
     _, one, another = tables(False)
     now = time.time()
     put(one, 1, b"one", now + 100)
@@ -144,7 +144,7 @@ def test_no_old_value_is_found_while_segments_are_used_again(other: bool) -> Non
     mapping.verify()
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(near, "_AT_MOST", 50_000)
     _, one, _ = tables(False)
     for number in range(300):

@@ -1,7 +1,7 @@
-"""The table in C does what it is tested for under the address and undefined-behaviour sanitizers.
+"""The tests of the table in C, under the address and undefined-behaviour sanitizers.
 
-Not under the thread sanitizer: processes share the table, which it does not see, and a reader
-copies what may be overwritten meanwhile, on purpose, and looks at the segment's generation then.
+The thread sanitizer is not used: it does not see that processes share the table, and a reader
+deliberately copies data that may be overwritten meanwhile, then checks the segment's generation.
 """
 
 from pathlib import Path

@@ -48,7 +48,7 @@ def reply(number: int, value: bytes) -> bytes:
 
 
 class Model:
-    """What a table has to hold, when nothing is evicted."""
+    """The expected content of a table when nothing is evicted."""
 
     def __init__(self) -> None:
         self.items: dict[bytes, tuple[bytes, int]] = {}
@@ -98,7 +98,7 @@ def test_random_operations_by_either_have_the_results_of_a_dict(kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_more_than_fits_evicts_the_oldest_and_keeps_what_is_used(kind: str) -> None:
+def test_a_full_table_evicts_the_oldest_and_keeps_used_items(kind: str) -> None:
     mapping, both = tables(kind)
     value = b"v" * 500
     stored = 5 * SIZE // 500
@@ -111,14 +111,14 @@ def test_more_than_fits_evicts_the_oldest_and_keeps_what_is_used(kind: str) -> N
     assert left[0] == 0
     assert left[1:] == sorted(left[1:])
     assert stored - 1 in left
-    # Names of evicted keys have 15 bits: a few new keys are taken for one that comes back.
+    # Names of evicted keys have 15 bits: a few new keys are mistaken for returning ones.
     assert sum(number < stored // 2 for number in left[1:]) < 10
     assert mapping.used > SIZE * 0.7, "little of the memory is unused"
     assert sum(table.evictions for table in both) == stored - len(left)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_evicted_is_told_while_somebody_watches(kind: str) -> None:
+def test_evictions_are_reported_while_a_watcher_follows(kind: str) -> None:
     mapping, both = tables(kind)
     feeds = [Evicted(mapping), Evicted(mapping)]
     feeds[1]._table = both[1]
@@ -149,7 +149,7 @@ def test_what_is_evicted_is_told_while_somebody_watches(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_nobody_takes_is_missed(kind: str) -> None:
+def test_evictions_that_are_not_taken_are_missed(kind: str) -> None:
     mapping, both = tables(kind)
     feed = Evicted(mapping)
     feed.follow(True)
@@ -193,7 +193,7 @@ def test_items_that_are_read_survive_a_scan(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_that_comes_back_soon_is_known(kind: str) -> None:
+def test_a_key_that_returns_soon_is_recognised(kind: str) -> None:
     _, both = tables(kind)
     value = b"v" * 500
 
@@ -465,7 +465,7 @@ def test_keys_are_listed_while_segments_are_used_again(kind, monkeypatch):
     def later(place):
         nonlocal times
         times += 1
-        for number in range(60 if times < 10 else 0):  # after the slots have been copied
+        for number in range(60 if times < 10 else 0):  # once the slots have been copied
             new = reply(number % 20, b"x" * 900)
             assert both[1].store(line(number % 20), new, 0.0, None, 0, b"") > 0
         return read(place)

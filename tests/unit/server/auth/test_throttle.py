@@ -20,7 +20,7 @@ Make = Callable[[], Throttle | SharedThrottle]
 
 @pytest.fixture(params=[Throttle, SharedThrottle])
 def make(request: pytest.FixtureRequest) -> Make:
-    """Return what makes a throttle, of one process or of several."""
+    """Return a factory of throttles, for one process or for several."""
     made: Make = request.param
     return made
 
@@ -98,7 +98,7 @@ def test_attempts_at_several_processes_are_counted_together() -> None:
     assert throttle.take("b", 0) == 0
 
 
-def test_an_address_that_guesses_is_not_forgotten_for_others_that_guess_less() -> None:
+def test_a_guessing_address_is_not_dropped_for_ones_that_guess_less() -> None:
     throttle = SharedThrottle(8)  # one group
     while throttle.take("a", 0) is not None:
         pass
@@ -107,7 +107,7 @@ def test_an_address_that_guesses_is_not_forgotten_for_others_that_guess_less() -
     assert throttle.take("a", 0) is None
 
 
-def test_most_of_as_many_addresses_as_there_may_be_are_tracked() -> None:
+def test_most_addresses_up_to_the_limit_are_tracked() -> None:
     throttle = SharedThrottle()
     for number in range(ADDRESSES // 2):
         for _ in range(FAILURES):

@@ -59,8 +59,8 @@ def test_an_old_and_a_new_password(file: Path) -> None:
 
 
 WRONG = [
-    (b"", "no user in it"),
-    (b"\n\n", "no user in it"),
+    (b"", "contains no users"),
+    (b"\n\n", "contains no users"),
     (b"foo:bar\npassword\n", "line 2 is not user:password"),
     (b":bar\n", "line 1 is not"),
     (b"foo:\n", "line 1 is not"),
@@ -118,7 +118,7 @@ def test_a_warning_if_the_file_is_world_readable(
     file.chmod(mode)
     with caplog.at_level(logging.WARNING, "memlite"):
         Users(str(file))
-    assert ("readable by every user of this machine (mode 644)" in caplog.text) == warns
+    assert ("readable by every user on this machine (mode 644)" in caplog.text) == warns
 
 
 def test_passwords_are_not_kept(file: Path) -> None:

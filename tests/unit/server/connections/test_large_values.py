@@ -51,7 +51,7 @@ def test_nothing_more_is_read_until_there_is_room(peer):
 
 
 def test_reading_resumed_for_another_reason_reaches_the_connection(peer):
-    """For instance when the peer reads replies again, or a backend has answered commands."""
+    """Examples: the peer reads replies again, or a backend has answered commands."""
     assert peer.transport.protocol is peer.connection
     peer.connection.pause_writing()
     peer.connection.resume_writing()

@@ -40,7 +40,7 @@ def listen_on(*, udp):
 
 
 def resolve_to(monkeypatch, *addresses):
-    """Have the name "both" stand for the addresses."""
+    """Make the name "both" resolve to the addresses."""
     resolve = socket.getaddrinfo
 
     def getaddrinfo(host, *args, **options):
@@ -324,7 +324,7 @@ def test_unix_socket_modes(mask, umask, path, opened):
     before = os.umask(umask)
     try:
         opened.append(listen_unix(path, mask, BACKLOG))
-        assert os.umask(umask) == umask  # put back
+        assert os.umask(umask) == umask  # restored
     finally:
         os.umask(before)
     assert stat.S_IMODE(Path(path).stat().st_mode) == mask
@@ -343,7 +343,7 @@ def test_unix_socket_is_removed_on_close(path):
     listener = listen_unix(path, 0o700, BACKLOG)
     listener.close()
     assert not Path(path).exists()
-    listener.close()  # which may happen twice
+    listener.close()  # closing twice is allowed
 
 
 def test_unix_socket_of_the_next_server_is_not_removed(path, opened):
@@ -395,21 +395,21 @@ def test_stale_unix_socket_is_replaced(path, opened):
 
 def test_live_unix_socket_is_refused_and_left_alone(path, opened):
     opened.append(listen_unix(path, 0o700, BACKLOG))
-    with pytest.raises(StartError, match="another server listens there"):
+    with pytest.raises(StartError, match="another server is already listening there"):
         listen_unix(path, 0o700, BACKLOG)
     assert can_connect(opened[0])
 
 
 def test_another_kind_of_file_is_refused_and_left_alone(path):
     Path(path).write_text("precious")
-    with pytest.raises(StartError, match="a file of another kind is there"):
+    with pytest.raises(StartError, match="the file exists and is not a socket"):
         listen_unix(path, 0o700, BACKLOG)
     assert Path(path).read_text() == "precious"
 
 
 def test_a_link_is_not_followed(path, tmp_path):
     Path(path).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(StartError, match="another kind"):
+    with pytest.raises(StartError, match="not a socket"):
         listen_unix(path, 0o700, BACKLOG)
 
 

@@ -1,4 +1,4 @@
-"""Input in C: what a connection in Python would do with it, and with the replies."""
+"""Input in C: it is handled, and replies are sent, as by a connection in Python."""
 
 import asyncio
 import gc
@@ -23,7 +23,7 @@ uvloop = pytest.importorskip("uvloop")
 
 
 class Transport:
-    """Has a socket that replies may be written to, and notes what it has to write itself."""
+    """A transport with a socket for replies; it records what it has to write itself."""
 
     def __init__(self, sock=None, unsent=0):
         self.sock = sock
@@ -38,7 +38,7 @@ class Transport:
 
 
 class Stub:
-    """What the receiver knows of a connection; its run returns `reply`.
+    """The part of a connection that the receiver uses; its run returns `reply`.
 
     Args:
         transport: where replies go.
@@ -121,7 +121,7 @@ def test_without_a_runner_the_method_in_python_is_called(kind):
     assert connection.last_command == 0
 
 
-def test_what_the_runner_leaves_is_carried_on_with(kind):
+def test_input_left_by_the_runner_is_processed(kind):
     connection = kind(Transport(), None)
     connection._run_commands = lambda data, out: out.append(b"first")
     connection.data_received(b"stats\r\n")
@@ -177,7 +177,7 @@ def test_the_transport_sends_what_the_socket_does_not_take(kind, pair):
 
 
 def test_a_socket_that_takes_a_part(kind):
-    """A socket of streams takes a part, unlike the others here, which are of UNIX."""
+    """A TCP socket accepts part of a reply, unlike the UNIX sockets of the other tests."""
     ours, theirs = connected()
     with ours, theirs:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
@@ -247,7 +247,7 @@ def test_more_kinds_of_transports_than_are_known(pair):
 
 
 @pytest.mark.parametrize("where", ["run", "_carry_on", "descriptor", "size", "write"])
-def test_what_fails_is_raised(pair, where):
+def test_errors_are_raised(pair, where):
     def fail(*arguments):
         raise OverflowError(where)
 
@@ -289,7 +289,7 @@ def test_misuse_is_an_error(kind):
         vars(kind)["data_received"].__get__(1, int)
     with pytest.raises(TypeError, match="not a connection"):
         native.__new__(native).__get__(1, int)
-    with pytest.raises(TypeError, match="made once"):
+    with pytest.raises(TypeError, match="initialized only once"):
         vars(kind)["data_received"].__init__(Stub, Clock, len)
     connection = kind(Transport())
     with pytest.raises(TypeError, match="one argument"):
@@ -302,7 +302,7 @@ def test_misuse_is_an_error(kind):
 def test_a_connection_that_is_dropped_is_freed():
     kind = receiving(Stub)
     connection = kind(Transport(), b"")
-    connection._transport.received = connection.data_received  # as a transport keeps it
+    connection._transport.received = connection.data_received  # as a transport stores it
     connection.data_received(b"")
     gone, kind_gone = weakref.ref(connection), weakref.ref(kind)
     del connection, kind
@@ -311,7 +311,7 @@ def test_a_connection_that_is_dropped_is_freed():
     assert kind_gone() is None
 
 
-def test_only_a_server_with_a_runner_has_it():
+def test_only_a_server_with_a_runner_has_a_receiver():
     server = Server(Config(), [])
     server.scheduler.loop = Loop()
     assert type(server.connect()) is not Connection
@@ -321,7 +321,7 @@ def test_only_a_server_with_a_runner_has_it():
 
 
 class Made(asyncio.Protocol):
-    """Keeps the transport that it is given."""
+    """A protocol that stores its transport."""
 
     def __init__(self):
         self.transport, self.lost = (asyncio.get_running_loop().create_future() for _ in range(2))
@@ -334,7 +334,7 @@ class Made(asyncio.Protocol):
 
 
 async def descriptors(family):
-    """Return a socket's file descriptor, and what the receiver knows of its transport."""
+    """Return a socket's file descriptor, and the one the receiver finds in its transport."""
     ours, theirs = socket.socketpair() if family == socket.AF_UNIX else connected()
     loop = asyncio.get_running_loop()
     connect = loop.create_unix_connection if family == socket.AF_UNIX else loop.create_connection

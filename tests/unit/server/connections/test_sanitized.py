@@ -1,4 +1,4 @@
-"""Input in C does what it is tested for under sanitizers of memory and behaviour."""
+"""The tests of input in C, run under the address and undefined-behaviour sanitizers."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
 """Connections without incomplete input share a parser, and an executor while a runner serves them.
 
-What one has begun is no other's.
+A command that one connection has begun is never continued by another.
 """
 
 import pytest
@@ -52,7 +52,7 @@ def test_a_turn_that_is_not_over_stays_with_its_connection(server):
     assert one.parser is other.parser
 
 
-def test_a_line_without_an_end_closes_its_connection_alone(server):
+def test_an_endless_line_closes_only_its_connection(server):
     one, _ = connect(server)
     other, replies = connect(server)
     one.data_received(b"x" * 5000)
@@ -64,7 +64,7 @@ def test_a_line_without_an_end_closes_its_connection_alone(server):
 @pytest.mark.skipif(
     running_build() == "compiled", reason="methods of compiled classes cannot be replaced"
 )
-def test_a_failure_leaves_nothing_to_the_others(server, monkeypatch):
+def test_a_failure_leaves_no_input_to_other_connections(server, monkeypatch):
     one, _ = connect(server)
     other, replies = connect(server)
 
@@ -72,7 +72,7 @@ def test_a_failure_leaves_nothing_to_the_others(server, monkeypatch):
         raise RuntimeError("on purpose")
 
     monkeypatch.setattr(server.engine, "set_framed", fail)
-    # A long value, as the parser does not give it back to what is in C.
+    # A long value, because the parser does not hand it back to the C code.
     one.data_received(b"set a 0 0 70000\r\n" + b"v" * 69_990)
     with pytest.raises(RuntimeError):
         one.data_received(b"v" * 10 + b"\r\nset b 0 0 1\r\nx\r\nget ")

@@ -1,4 +1,4 @@
-"""A client that sends more commands than a turn may have lets others have theirs."""
+"""A client that sends more commands than fit in a turn does not starve other clients."""
 
 import sys
 
@@ -23,7 +23,7 @@ def connect(client):
 
 
 def iterate(client):
-    """Run one iteration of the loop: what is due, and not what that schedules."""
+    """Run one iteration of the loop: the calls that are due, but none that they schedule."""
     loop = client.server.scheduler.loop
     due, loop.soon = loop.soon, []
     for function in due:
@@ -40,7 +40,7 @@ def test_connections_take_turns_one_after_another(client):
         one.data_received(b"get k\r\n" * 60)
     for turns in (1, 2, 3):
         assert [b"".join(one._transport.written) for one in others] == [turns * TURN] * 3
-        late = connect(client)  # its read comes between the turns of the others
+        late = connect(client)  # its read comes between the other clients' turns
         late.data_received(b"get k2\r\n")
         assert late._transport.written == [K2 + END]
         iterate(client)
@@ -156,7 +156,7 @@ def test_commands_are_watched_from_the_next_turn_on(client):
     assert client.parser.reads > 0
 
 
-def test_an_error_in_a_turn_keeps_no_other_from_its_turn(client):
+def test_an_error_in_a_turn_does_not_affect_other_turns(client):
     connections = [connect(client), client.connection]
     for one in connections:
         one.data_received(b"get k\r\n" * 25)
@@ -182,7 +182,7 @@ def test_an_error_in_a_turn_keeps_no_other_from_its_turn(client):
 )
 def test_turns_between_need_few_functions_in_python(reads):
     client = Client("native")
-    client.connection.data_received(b"get k\r\n" * 20)  # its first, and all is ready
+    client.connection.data_received(b"get k\r\n" * 20)  # the first turn; all input is ready
     called = []
 
     def note(frame, event, _):

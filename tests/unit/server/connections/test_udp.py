@@ -47,7 +47,7 @@ class Fixture:
         self.client.transport.sendto(struct.pack(">HHHH", request_id, 0, 1, 0) + data)
 
     async def flood(self, requests):
-        """Send each with an id of its own, no faster than the server accepts them."""
+        """Send each request with its own id, no faster than the server accepts them."""
         expected = self.server.counters.bytes_read
         for number, data in enumerate(requests):
             self.send(data, number)
@@ -208,7 +208,7 @@ async def test_requests_are_freed_without_the_garbage_collector(one):
         kept = []
         begin = udp._Request.__init__
 
-        class Noted(udp._Request):  # weakly, as the request itself has no room for it
+        class Noted(udp._Request):  # weakly referenceable: the request has no slot for that
             __slots__ = ("__weakref__",)
 
             def __init__(self, *arguments):

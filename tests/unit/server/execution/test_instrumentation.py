@@ -90,7 +90,7 @@ def test_tracing_sees_every_command_and_its_reply(instrumentation, caplog):
     assert instrumentation.active
     executor = Executor()
     handler = instrumentation.observe(executor, CLIENT)
-    assert handler.try_get(b"get there\r\n") is False  # it comes again as a get
+    assert handler.try_get(b"get there\r\n") is False  # passed on as a get
     assert executor.calls == []
     handler.set(b"k", 0, 0, b"value", True)
     handler.quit()
@@ -136,7 +136,7 @@ def test_with_a_slow_log_every_parsed_read_is_timed(sampler, waits):
     ]
     assert sampler.histograms["get"].count == 0  # not one of the samples
     assert one.observe(Executor(), CLIENT).try_get(b"get there\r\n")
-    assert len(made) == 1  # for the connection, until it is lost
+    assert len(made) == 1  # one per connection, until it is lost
     one.forget(CLIENT)
     assert one.observe(Executor(), CLIENT).try_get(b"get there\r\n")
     assert len(made) == 2

@@ -28,7 +28,7 @@ def clients(kind=Client, config=None):
 
 
 def compare(pair, data):
-    """Send the same to both, and compare what clients, items and counters show."""
+    """Send the same data to both; compare replies, items and counters."""
     first, second = [one.send(data) for one in pair]
     assert first == second, data
     assert pair[0].state == pair[1].state, data
@@ -88,7 +88,7 @@ def test_what_the_table_notes_while_it_evicts(seed, full):
     pair = clients(config=Config(memory_limit=1 if full else 64))
     for _ in range(120):
         data = [change(choice) for _ in range(50)]
-        # Each shown unique is one more, in both; those of an evicted key too.
+        # Each unique that is shown is one higher, in both; so is that of an evicted key.
         at_once = choice.choice((1, 15, 50))
         for at in range(0, 50, at_once):
             first, second = [one.send(b"".join(data[at : at + at_once])) for one in pair]
@@ -184,7 +184,7 @@ def test_memory_that_runs_out_while_something_is_evicted():
             b"get %b %b\r\ndelete key%d\r\n" % (*keys[1:3], number % 600),
             b"".join(b"set %b 0 0 3000\r\n%b\r\n" % (key, b"w" * 3000) for key in keys),
         ])  # fmt: skip
-        table._until_measured = 2**30  # measuring would be left to Python
+        table._until_measured = 2**30  # measuring is left to Python
         out = []
         if number > 300:  # one of the first allocations fails
             testcapi.set_nomemory(number % 30 + 1, number % 30 + 2)
@@ -287,7 +287,7 @@ def test_values_of_any_size(size):
     ],
 )
 @pytest.mark.parametrize("held", [False, True])
-def test_what_has_been_sent_stays_when_the_item_changes_in_place(value, change, stored, held):
+def test_sent_values_stay_when_the_item_changes_in_place(value, change, stored, held):
     one, _ = clients()
     one.send(b"set a 0 0 3\r\n%b\r\n" % value)
     before = one.server.engine.peek(b"a").wire
@@ -392,7 +392,7 @@ def test_values_in_several_reads(kind, size):
 @pytest.mark.parametrize("kind", [Client, BinaryClient])
 @pytest.mark.parametrize("size", [100, 4000])
 def test_stores_in_many_reads_need_no_parser(kind, size):
-    """But for the beginnings of values."""
+    """Only the beginnings of values need it."""
     client = kind(shortcuts=True)
     client.send(packet(Opcode.NOOP) if kind is BinaryClient else b"mn\r\n")
     data = stores_of(kind, size) * 100
@@ -427,7 +427,7 @@ def test_between_two_turns(native):
     connection.data_received(b"get a\r\n" * 50 + b"mn\r\n")
     assert connection.busy
     assert client.server._intake.held == 50 * 7 + 4
-    connection.data_received(b"mg a\r\n" * 50)  # what arrives meanwhile comes after it
+    connection.data_received(b"mg a\r\n" * 50)  # input that arrives meanwhile follows it
     assert counters.bytes_read == read + 50 * 7 + 4 + 50 * 6
     connection.pause_writing()
     replies = client.send(b"md a\r\nget a\r\n")
@@ -520,7 +520,7 @@ def test_a_position_beyond_the_input_is_refused(begin):
 @pytest.mark.parametrize(
     "arguments", [(), (b"get a\r\n",), ("get a\r\n", []), (bytearray(b"get a\r\n"), []), (b"", ())]
 )
-def test_what_is_no_input_is_refused(arguments):
+def test_other_types_of_input_are_refused(arguments):
     found = Client(shortcuts=True).connection._services.runner
     with pytest.raises(TypeError):
         found.text(*arguments)
@@ -535,7 +535,7 @@ def test_a_runner_is_made_once():
         runner.NATIVE.Runner()
 
 
-def test_what_a_command_has_answered_before_it_failed_is_for_nobody():
+def test_replies_of_a_failed_command_are_dropped():
     failing = Client(shortcuts=True)
     found = failing.connection._services.runner
 
@@ -566,7 +566,7 @@ def test_a_run_within_a_run_is_refused():
 
 
 @pytest.mark.parametrize("native", [True, False])
-def test_a_client_that_floods_is_slowed_down_whoever_carries_out_the_first_commands(native):
+def test_a_flooding_client_is_slowed_down_in_c_and_python(native):
     client = Client(shortcuts=True, native=native)
     slowed = []
     client.connection._services.intake.slow_down = slowed.append
@@ -584,7 +584,7 @@ MORE = (
 
 
 MANY = 10_500
-"""Items, for which runs look ahead."""
+"""A number of items for which runs look ahead."""
 
 
 @pytest.mark.parametrize("items", [MANY, 23_000], ids=["one dict", "many dicts"])
@@ -658,7 +658,7 @@ def test_commands_without_keys_are_looked_at_once(kind):
         return (time.thread_time() - began) / commands
 
     few, many = [min(seconds(commands) for _ in range(5)) for commands in (1_000, 16_000)]
-    assert many < 8 * few  # it was 16 times as much, when each looked at all that follow
+    assert many < 8 * few  # 16 times as many when each command looked at all that follow
 
 
 @without_aborts

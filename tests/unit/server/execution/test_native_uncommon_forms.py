@@ -71,14 +71,14 @@ class Shown(Client):
 
 
 class ShownBinary(BinaryClient):
-    """The same with the binary protocol."""
+    """A connection whose cas uniques are compared, with the binary protocol."""
 
     def without_uniques(self, replies):
         return replies
 
 
 def text(choice, client):
-    """Return a command, with the cas unique that the item has at this client."""
+    """Return a command, with the item's cas unique at this client."""
     form, value = choice.choice(TEXT), choice.choice(VALUES)
     if choice.random() < 0.3:
         form = choice.choice(STATES).replace(b"%b", b"K")
@@ -144,7 +144,7 @@ CONFIGS = [
 
 
 def prepare(pair, config):
-    """Fill the memory if it is small, and show that these speak the text protocol."""
+    """Fill the memory if it is small, and make the clients speak the text protocol."""
     data = b"mn\r\n"
     if config.memory_limit == 1:
         data = b"".join(b"set fill%d 0 0 3000\r\n%b\r\n" % (n, b"v" * 3000) for n in range(500))
@@ -208,7 +208,7 @@ OF_OBJECTS = (
     b"md a I\r\n", b"md a I T9 q\r\n", b"md a CU\r\n", b"md a C1 k\r\n", b"md c C1\r\n",
     b"md a I\r\nmd a I\r\nmd a I T9\r\nmd a I T0\r\nmd a T5 I q\r\n",
 )  # fmt: skip
-"""Those that a shared table leaves to Python."""
+"""Commands that a shared table leaves to Python."""
 
 PLAIN, MORTAL, NUMBERED = (
     b"set a 0 0 2\r\n10\r\n", b"set a 0 100 2\r\n10\r\n", b"set a 0 0 2\r\n10\r\ngets a\r\n",
@@ -232,7 +232,7 @@ WITHOUT_PYTHON = (
 
 
 def carried_out(client, data):
-    """Return whether a run carries out all of it, and nothing else does."""
+    """Return whether a run alone carries out all of the data."""
     run = client.connection._services.runner.text
     with patch.dict(runner.SHORTCUTS, clear=True), patch.object(TextCommands, "try_get") as hit:
         found = run(data, [])

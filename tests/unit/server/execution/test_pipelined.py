@@ -54,7 +54,7 @@ class Fixture:
     async def until(self, condition):
         """Wait until `condition` holds."""
         async with asyncio.timeout(60):
-            while not condition():  # noqa: ASYNC110 - it is the server's, which tells nobody
+            while not condition():  # noqa: ASYNC110 - the server does not signal it
                 await asyncio.sleep(0.001)
 
     async def under_way(self, count):
@@ -223,7 +223,7 @@ def held_of(connection):
 
 
 async def test_replies_that_a_client_does_not_read_are_limited(one):
-    """What does not fit is read once more when the client reads, and replies are in order."""
+    """Items that do not fit are read again when the client reads; replies stay in order."""
     values = [b"%c" % (97 + number) * 1_000_000 for number in range(20)]
     await fill(one, values)
     order = [number % 20 for number in range(60)]
@@ -273,7 +273,7 @@ async def test_replies_waiting_for_a_slow_one_are_limited(one):
     one.backend.gate.clear()
     one.send(b"get first\r\n")
     await one.under_way(1)
-    await settle()  # it waits at the gate
+    await settle()  # now waiting at the gate
     waiting, one.backend.gate = one.backend.gate, asyncio.Event()
     one.backend.gate.set()
     one.send(b"get large\r\n" * 300)
@@ -308,7 +308,7 @@ async def test_commands_of_a_client_that_vanishes_are_carried_out(one):
     assert not [thing for thing in gc.get_objects() if type(thing) is Connection]
 
 
-async def test_gets_that_wait_for_others_are_not_begun_once_their_client_has_gone(one):
+async def test_waiting_gets_are_not_begun_once_their_client_has_gone(one):
     one.backend.gate.clear()
     one.send(b"get a\r\n" * 3)
     await one.under_way(1)
@@ -365,7 +365,7 @@ async def test_a_stop_does_not_wait_for_ever_for_a_store_that_does_not_answer(mo
 
 async def test_a_second_request_to_stop_gives_up_on_a_store_that_does_not_answer(monkeypatch):
     monkeypatch.setattr(lifecycle, "_SETTLE_SECONDS", 3600)
-    for drain in (0.01, 3600):  # the second one comes when the first waits for the store, or before
+    for drain in (0.01, 3600):  # the second comes while the first waits for the store, or earlier
         monkeypatch.setattr(lifecycle, "_DRAIN_SECONDS", drain)
         async with serving() as one:
             one.backend.gate.clear()
@@ -426,7 +426,7 @@ async def test_a_command_that_always_loses_fails(one, monkeypatch):
         return item
 
     one.backend.get = always_changed
-    await one.ask(b"incr n 1\r\n", b"SERVER_ERROR too many changes of this key at once\r\n")
+    await one.ask(b"incr n 1\r\n", b"SERVER_ERROR too many concurrent changes to this key\r\n")
     assert one.server.counters.incr_hits == 0
 
 
@@ -500,13 +500,13 @@ async def test_conflicts_of_peeked_items_are_counted_once():
         for _, writer in others:
             writer.close()
         assert sorted(numbers) == list(range(1, 101))
-        assert one.backend.calls["put"] > 100  # some have failed and were repeated
+        assert one.backend.calls["put"] > 100  # some failed and were retried
         counters = one.server.counters
         assert (counters.incr_hits, counters.incr_misses) == (100, 0)
 
 
 async def test_sets_wait_for_a_change_under_way_on_their_key(one):
-    """Otherwise sets that are answered early would make it lose repeatedly."""
+    """Otherwise sets that are answered early would make the change lose repeatedly."""
     await one.backend.store(b"n", b"5")
     one.backend.after.clear()
     one.send(b"incr n 1\r\n")
@@ -805,7 +805,7 @@ async def test_a_tick_that_fails_does_not_stop_the_clock(one, caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_one_failed_write_of_several_leaves_the_others(one, recwarn):
+async def test_one_failed_write_of_several_does_not_stop_the_rest(one, recwarn):
     for key in (b"a", b"b", b"c"):
         await one.backend.store(key, b"1")
     put = one.backend.put

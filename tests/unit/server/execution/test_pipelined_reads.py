@@ -1,4 +1,4 @@
-"""Gets of a key that must be read from the store: they take no transaction, and perhaps no task."""
+"""Gets of a key that must be read from the store: no transaction, and often no task."""
 
 import asyncio
 import random
@@ -31,7 +31,7 @@ class AskedBackend(SlowBackend):
 
 
 class BegunBackend(AskedBackend):
-    """A backend that begins reads, and leaves the rest of those that fail to others.
+    """A backend that begins reads, and leaves further attempts at those that fail to tasks.
 
     Attributes:
         turns: how many reads may be in progress.
@@ -197,7 +197,7 @@ async def test_reads_of_a_pipeline_are_begun_and_answered_in_order(begun):
     await begun.ask(gets(order), items(order, values))
     counters = begun.server.counters
     assert (counters.cmd_get, counters.get_hits) == (200, 200)
-    # A read of a key that is being read waits for that one, in a task.
+    # A read of a key that is being read waits for that read, in a task.
     assert 0 < begun.backend.calls["begin_get"] <= 200
     assert not begun.connection.executor.pending
 
@@ -258,7 +258,7 @@ async def test_large_replies_that_a_client_does_not_read_are_limited(begun):
 
 
 async def test_a_client_that_vanishes_before_the_first_attempt_fails(begun):
-    """There is nobody to read the rest for."""
+    """The rest is not read, because the client has gone."""
     begun.backend.failing = True
     begun.backend.gate.clear()
     begun.send(gets(range(10)))

@@ -1,4 +1,4 @@
-"""Replies of plain items to an mg: their heads are kept, for every item and every set of flags."""
+"""Replies to mg for plain items: heads are cached, for every item and every set of flags."""
 
 from itertools import permutations
 

@@ -1,4 +1,4 @@
-"""Room for replies: whoever waits for it gets it once, and gives it back once."""
+"""Room for replies: each waiter gets it once, and gives it back once."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ def full_room(*requests):
 async def wait_in(place):
     with place:
         await place.wait()
-        await asyncio.Event().wait()  # it is carried out again
+        await asyncio.Event().wait()  # stands for the repeated read
 
 
 async def started(place):
@@ -38,7 +38,7 @@ async def cancelled(task):
     assert task.cancelled()
 
 
-async def test_what_fits_does_not_wait():
+async def test_a_reply_that_fits_does_not_wait():
     room = ReplyRoom(LIMIT)
     room.waiting = LIMIT - SIZE
     assert room.claim("a", SIZE, 0, first=False) is None
@@ -77,17 +77,17 @@ async def test_room_is_promised_in_order_and_no_more_than_there_is():
     assert list(room.short) == ["c"]
 
 
-async def test_what_does_not_fit_holds_up_what_is_behind_it():
+async def test_a_reply_that_does_not_fit_holds_up_later_ones():
     room, _ = full_room("a", "b")
     room.waiting = LIMIT - 1
     room.offer(["other", "a", "b"], 0)
     assert list(room.short) == ["a", "b"]
-    room.offer(["a", "b"], 0)  # it is its turn
+    room.offer(["a", "b"], 0)  # the first in line gets its room
     assert list(room.short) == ["b"]
 
 
 @pytest.mark.parametrize("begun", [False, True])
-async def test_who_is_cancelled_leaves_the_line(begun):
+async def test_a_cancelled_waiter_leaves_the_line(begun):
     room, (place, _) = full_room("a", "b")
     task = await started(place) if begun else None
     if task is None:
@@ -103,7 +103,7 @@ async def test_who_is_cancelled_leaves_the_line(begun):
 
 
 @pytest.mark.parametrize("noticed", [False, True])
-async def test_who_is_cancelled_after_the_promise_gives_it_back(noticed):
+async def test_a_waiter_cancelled_after_the_promise_gives_it_back(noticed):
     room, (place,) = full_room("a")
     task = await started(place)
     room.waiting = 0
@@ -115,7 +115,7 @@ async def test_who_is_cancelled_after_the_promise_gives_it_back(noticed):
     assert (room.promised, room.short) == (0, {})
 
 
-async def test_who_is_promised_room_after_it_was_cancelled_gives_it_back():
+async def test_a_waiter_promised_room_after_cancellation_gives_it_back():
     room, (place,) = full_room("a")
     task = await started(place)
     task.cancel()
@@ -138,7 +138,7 @@ async def test_an_error_gives_the_room_back_once():
 
 
 async def test_a_further_place_of_the_same_request_is_another():
-    """A read that does not fit again either lines up again, perhaps for more."""
+    """A read whose new reply does not fit either lines up again, perhaps for more room."""
     room, (place,) = full_room("a")
     room.offer(["a"], 0)
     further = None
@@ -154,7 +154,7 @@ async def test_a_further_place_of_the_same_request_is_another():
     assert room.promised == 2 * SIZE
 
 
-async def test_all_go_on_when_there_is_nobody_to_read():
+async def test_all_waiters_go_on_when_the_client_has_gone():
     room, places = full_room("a", "b", "c")
     tasks = [await started(place) for place in places]
     room.release()

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.server.execution.test_shortcuts import Client, both, command, with_unique
 
-# What a run must leave to the parser: values with line endings, lines that end otherwise.
+# Left to the parser by a run: values with line endings, lines with other endings.
 ODD = (
     b"set a 0 0 4\r\n\r\n\r\n\r\n", b"set a 0 0 2\r\n\r\n\r\n", b"append a 0 0 2\r\n\r\n\r\n",
     b"set a 0 0 1\r\n\n\r\n", b"set a 0 0 1\nx\r\n", b"get a\n", b"get a\nget b\r\n",
@@ -53,7 +53,7 @@ def test_commands_together(seed, sampled, native):
         for _, counted in states:
             del counted["conn_yields"]
         assert states[0] == states[1], commands
-        # An odd command may have left a half one behind.
+        # An odd command may have left half a command.
         for one in (together, apart):
             one.send(b"\r\n" * 3)
 
@@ -87,7 +87,7 @@ def test_a_turn_ends_after_as_many_sets_as_it_may_have(sets):
 )
 @pytest.mark.parametrize("gets", [1, 2, 9, 300])
 def test_gets_between_other_commands_are_answered_in_order(gets, value):
-    """What follows the gets was split into lines with them, and is taken up where it continues."""
+    """Input after the gets was split into lines with them; parsing resumes right after them."""
     together, apart = Client(shortcuts=True), Client(shortcuts=False)
     storing = b"set a 0 0 %d\r\n%b\r\n" % (len(value), value)
     others = (storing, b"delete b\r\n", b"set b 0 0 1\r\nx\r\n", b"touch a 0\r\n", storing)

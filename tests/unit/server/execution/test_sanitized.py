@@ -1,4 +1,4 @@
-"""Runs of commands in C do what they are tested for under sanitizers of memory and behaviour."""
+"""The tests of runs in C, under the address and undefined-behaviour sanitizers."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.sanitized import needs_sanitizers, run_sanitized
 
-# Further seeds pass through the same C once more.
+# Further seeds would only exercise the same C code again.
 SEEDS = (
     "([1] or [2] or -1]) and "
     "(notes or any_commands or any_binary or together or advance or without_cas) "
@@ -20,7 +20,7 @@ SEEDS = (
     ("name", "tests", "flags", "allocator"),
     [
         ("_native", ("test_native_runner.py", "test_native_uncommon_forms.py"), (), "malloc"),
-        # As in free-threaded builds and where dicts have another layout.
+        # As in free-threaded builds, and builds whose dicts have another layout.
         ("_native", ("test_native_uncommon_forms.py",), ("-DUNKNOWN_DICTS",), "pymalloc"),
         (
             "records._native",

@@ -91,11 +91,11 @@ class Client:
 
     @property
     def state(self):
-        """Return the items, and everything that is counted."""
+        """Return the items and all counters."""
         table = self.server.engine.table
         stored = sorted(table.scan())
         assert table.used == sum(weigh(line_of(key), item) for key, item in stored)
-        # An item that has got a cas unique may keep one, which makes it a full one.
+        # An item that once had a cas unique may keep it, which makes it a full item.
         items = [(key, item.wire, item.state & ~FULL, item.expires) for key, item in stored]
         # Cas uniques need not have as many digits.
         names = [name for name in Counters.NAMES if not name.startswith("bytes_")]
@@ -104,7 +104,7 @@ class Client:
 
     @property
     def places(self):
-        """Return what the table and its policy note about items, in the order of the queues."""
+        """Return the table's and its policy's notes about items, in queue order."""
         table = self.server.engine.table
         policy = table._policy
         ghost = policy.ghost
@@ -168,7 +168,7 @@ def test_any_commands(seed, sampled, native):
 
 
 class BinaryClient(Client):
-    """The same with the binary protocol."""
+    """A client of the binary protocol."""
 
     def without_uniques(self, replies):
         parts = bytearray(replies)

@@ -1,4 +1,4 @@
-"""What the slow log has of commands, in memory and on a slow backend."""
+"""The slow log's entries for commands, in memory and on a slow backend."""
 
 import asyncio
 import time
@@ -91,7 +91,7 @@ async def test_a_client_that_is_gone_is_named():
 
 
 class WithoutPeeking(SlowBackend):
-    """A backend that is asked for every read, as a bucket is."""
+    """A backend that is asked for every read, like a bucket."""
 
     peeks = False
 
@@ -109,7 +109,7 @@ async def test_every_way_to_a_backend_is_timed(make, options):
         await one.ask(b"get a b\r\n", b"VALUE a 0 1\r\n1\r\nEND\r\n")
         await one.ask(b"mg b\r\n", b"EN\r\n")
         await one.ask(b"delete a\r\nversion\r\n", b"DELETED\r\nVERSION ")
-        # What the near cache answers without the parser is not timed.
+        # Reads that the near cache answers without the parser are not timed.
         asked = 3 if not options else 1
         assert slow(one) == [
             ("set", b"a"),
@@ -120,7 +120,7 @@ async def test_every_way_to_a_backend_is_timed(make, options):
         ]
 
 
-async def test_without_a_slow_log_reads_keep_their_short_way():
+async def test_without_a_slow_log_reads_keep_their_fast_path():
     async with serving() as one:
         await one.ask(b"get a\r\n", b"END\r\n")
         assert one.connection._immediate_limit > 0

@@ -1,4 +1,4 @@
-"""Gets whose replies have no room: however they end, they give the room back, and all go on."""
+"""Gets whose replies have no room: however they end, they release room and nothing stalls."""
 
 import asyncio
 import socket
@@ -11,16 +11,16 @@ from tests.unit.backends.slow_backend import SlowBackend, settle
 from tests.unit.server.execution.test_pipelined import fill, gets, items, serving
 
 VALUE = b"v" * 1_000_000
-# The get that waits, and those behind it whose replies use all room there is.
+# The get that waits, and the gets after it, whose replies use all the room.
 WAITING, BEHIND = 0, range(1, 5)
 VALUES = [VALUE] * 5
 
 
 class HeldBackend(SlowBackend):
-    """A backend that begins reads, and leaves it to the test to end them.
+    """A backend that begins reads and lets the test end them.
 
     Attributes:
-        readers: what takes the outcome, by key.
+        readers: the readers that receive the outcomes, by key.
     """
 
     peeks = False
@@ -44,7 +44,7 @@ async def one():
     """A connection whose first get is slow, while replies to later ones use all room."""
     async with serving(HeldBackend) as one:
         await fill(one, VALUES)
-        one.server.counters.until_slow_sample = 10_000  # what is sampled is not begun
+        one.server.counters.until_slow_sample = 10_000  # sampled reads are not begun
         one.send(b"get slow\r\n" + gets(range(5)))
         await one.until(lambda: len(one.backend.readers) == 6)
         for number in BEHIND:
@@ -53,7 +53,7 @@ async def one():
 
 
 def idle(executor):
-    """Return whether nothing is left of all gets."""
+    """Return whether no trace of any get is left."""
     room = executor._room
     kept = (executor._keys, room.waiting, room.promised)
     return not (executor.pending or executor._last or room.short or any(kept))
@@ -66,7 +66,7 @@ async def finished(one, executor):
 
 
 async def short(one, *numbers):
-    """End reads for whose replies there is no room, and wait until their tasks wait."""
+    """End reads whose replies have no room, and wait until their tasks wait."""
     for number in numbers:
         one.backend.find(b"k%d" % number)
     executor = one.connection.executor
@@ -76,7 +76,7 @@ async def short(one, *numbers):
 
 
 async def test_its_turn_comes_before_its_task_has_begun(one):
-    """The replies before it are sent in the iteration in which it finds no room."""
+    """Earlier replies are sent in the same iteration in which this reply finds no room."""
     executor = one.connection.executor
     one.backend.find(b"slow", None)
     one.backend.find(b"k0")
@@ -102,7 +102,7 @@ async def test_its_turn_comes_later(one):
 
 
 async def test_its_client_goes(one):
-    """There is nobody to read again for."""
+    """Nothing is read again, because the client has gone."""
     executor = await short(one, WAITING)
     one.vanish()
     await one.until(lambda: not one.server.register.connections)
@@ -148,7 +148,7 @@ async def test_the_item_has_changed_when_it_is_read_again(one, change):
 
 
 async def test_the_item_is_gone_when_it_is_read_again(one):
-    """It counts as what it was at first."""
+    """The get is counted by its first outcome, as a hit."""
     executor = await short(one, WAITING)
     await one.backend.inner.flush()
     one.backend.find(b"slow", None)
@@ -158,7 +158,7 @@ async def test_the_item_is_gone_when_it_is_read_again(one):
 
 
 async def test_commands_behind_it_wait_for_it(one):
-    """A flush waits for all that was sent before, a set for the get of its key."""
+    """A flush waits for all earlier commands, a set for the get of its key."""
     executor = await short(one, WAITING)
     one.send(b"set k0 0 0 1\r\n1\r\nget k0\r\nflush_all\r\nget k1\r\n")
     await one.until(lambda: len(executor._queue) == 10)
@@ -169,7 +169,7 @@ async def test_commands_behind_it_wait_for_it(one):
 
 
 async def test_it_is_cancelled(one):
-    """As by a stop that does not wait any longer."""
+    """A stop that does not wait any longer cancels it like this."""
     executor = await short(one, WAITING)
     (task,) = one.server.scheduler._tasks
     task.cancel()
@@ -201,7 +201,7 @@ async def test_several_wait_and_each_has_its_turn(one):
 
 
 async def test_a_peer_that_reads_late(one):
-    """What is read again waits for the peer, too, as often as it stops reading."""
+    """Items that are read again also wait for the peer, as often as it stops reading."""
     one.writer.transport.pause_reading()
     order = [number % 5 for number in range(50)]
     one.backend.begins = False
@@ -221,7 +221,7 @@ async def test_a_peer_that_reads_late(one):
 
 
 async def test_the_server_stops(one):
-    """The replies are sent before it ends."""
+    """The replies are sent before the server ends."""
     await short(one, WAITING)
     one.server.request_stop(graceful=True)
     await settle()
@@ -232,7 +232,7 @@ async def test_the_server_stops(one):
 
 
 async def test_a_transport_that_holds_some_without_saying_when_it_is_gone():
-    """As those of TLS do, whose limits these are; the next large reply waits for nothing then."""
+    """TLS transports do this, with these limits; the next large reply then waits for nothing."""
     async with serving(HeldBackend) as one:
         one.server.counters.until_slow_sample = 10_000
         connection, small, large = one.connection, b"s" * 100_000, b"l" * 4_100_000
@@ -242,7 +242,7 @@ async def test_a_transport_that_holds_some_without_saying_when_it_is_gone():
         for part, option in ((transport, socket.SO_SNDBUF), (one.writer, socket.SO_RCVBUF)):
             part.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, 64 * 1024)
         count = 0
-        while transport.get_write_buffer_size() <= 2 * len(small):  # the sockets take the first
+        while transport.get_write_buffer_size() <= 2 * len(small):  # sockets buffer the first
             one.send(b"get small\r\n")
             await one.until(lambda: one.backend.readers)
             one.backend.find(b"small", small)

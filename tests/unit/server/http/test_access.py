@@ -1,4 +1,4 @@
-"""Who may ask over HTTP."""
+"""Access control of the HTTP port: tokens and host names."""
 
 import base64
 import os
@@ -70,7 +70,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
         Token(str(tmp_path / "none"))
 
 
-def test_a_file_for_all_to_read_is_warned_of(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_world_readable_file_is_reported(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     file.chmod(0o644)
     Token(str(file))
     assert "readable by every user" in caplog.text

@@ -1,4 +1,4 @@
-"""What the page reads."""
+"""The API that the page reads."""
 
 import gzip
 import json

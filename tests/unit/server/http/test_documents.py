@@ -1,4 +1,4 @@
-"""Bodies that are made once for many requests."""
+"""Bodies that are built once for many requests."""
 
 import gzip
 
@@ -18,7 +18,7 @@ def test_it_is_compressed_once() -> None:
     assert document.compressed is document.compressed
 
 
-def test_it_is_made_anew_after_a_fifth_of_a_second() -> None:
+def test_it_is_rebuilt_after_a_fifth_of_a_second() -> None:
     made: list[bytes] = []
     now = 100.0
 
@@ -47,7 +47,7 @@ def test_it_is_made_anew_after_a_fifth_of_a_second() -> None:
         ("", False),
     ],
 )
-def test_who_gets_it_compressed(accepted: str, compressed: bool) -> None:
+def test_compression_depends_on_accept_encoding(accepted: str, compressed: bool) -> None:
     request = make_mocked_request("GET", "/", headers={"Accept-Encoding": accepted})
     document = Document(b"text" * 100)
     reply = document_reply(request, document, "text/plain")

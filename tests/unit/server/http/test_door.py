@@ -1,4 +1,4 @@
-"""Who is let in while there are as many connections to the HTTP port as there may be."""
+"""Admission to the HTTP port when the maximum number of connections is open."""
 
 import asyncio
 import socket
@@ -22,7 +22,7 @@ class Listener:
 
 
 class Place:
-    """A door with two places, and the connections that entered it, in their order."""
+    """A door with two places, and the connections that entered it, in order."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.door = Door([Listener(sock)], lambda _: pytest.fail("no TLS"), self._make)
@@ -63,7 +63,7 @@ async def is_closed(reader: asyncio.StreamReader) -> bool:
         return True
 
 
-async def test_the_one_that_has_been_idle_for_the_longest_makes_room(place: Place) -> None:
+async def test_the_longest_idle_connection_makes_room(place: Place) -> None:
     (first, _, writer1), (second, reader2, writer2) = await place.enter(), await place.enter()
     first.since, second.since = 2.0, 1.0
     third, _, writer3 = await place.enter()
@@ -75,7 +75,7 @@ async def test_the_one_that_has_been_idle_for_the_longest_makes_room(place: Plac
         writer.close()
 
 
-async def test_who_has_shown_the_token_stays(place: Place) -> None:
+async def test_an_authenticated_connection_stays(place: Place) -> None:
     (first, _, writer1), (second, reader2, writer2) = await place.enter(), await place.enter()
     first.since, second.since = 1.0, 2.0
     first.trusted = True
@@ -86,7 +86,7 @@ async def test_who_has_shown_the_token_stays(place: Place) -> None:
         writer.close()
 
 
-async def test_who_is_being_answered_stays(place: Place) -> None:
+async def test_a_connection_being_answered_stays(place: Place) -> None:
     (first, _, writer1), (second, _, writer2) = await place.enter(), await place.enter()
     first.began()
     second.began()

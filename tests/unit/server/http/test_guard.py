@@ -1,4 +1,4 @@
-"""The limits of time of a connection to the HTTP port."""
+"""The time limits of a connection to the HTTP port."""
 
 import asyncio
 from typing import Any
@@ -50,7 +50,7 @@ def parts() -> Parts:
 
 
 def overdue_after(guard: Guard, clock: Clock, seconds: float) -> bool:
-    """Return whether it is overdue, when it is looked after every second meanwhile."""
+    """Return whether the guard becomes overdue within `seconds`, checked once a second."""
     for _ in range(int(seconds)):
         clock.now += 1
         if guard.overdue():
@@ -58,7 +58,7 @@ def overdue_after(guard: Guard, clock: Clock, seconds: float) -> bool:
     return False
 
 
-def test_who_sends_nothing_is_overdue(parts: Parts) -> None:
+def test_a_silent_client_is_overdue(parts: Parts) -> None:
     guard, clock, _, _ = parts
     assert not overdue_after(guard, clock, 10)
     assert overdue_after(guard, clock, 1)
@@ -93,7 +93,7 @@ def test_it_may_not_idle_for_ever(parts: Parts) -> None:
     assert overdue_after(guard, clock, 1)
 
 
-def test_who_does_not_read_is_overdue(parts: Parts) -> None:
+def test_a_client_that_does_not_read_is_overdue(parts: Parts) -> None:
     guard, clock, transport, _ = parts
     guard.began()
     transport.unread = 5
@@ -105,11 +105,11 @@ def test_who_does_not_read_is_overdue(parts: Parts) -> None:
     assert overdue_after(guard, clock, 1)
 
 
-def test_who_sends_much_before_a_reply_is_complete_is_disconnected(parts: Parts) -> None:
+def test_a_client_that_sends_too_much_during_a_reply_is_disconnected(parts: Parts) -> None:
     guard, _, transport, _ = parts
     inner = guard.inner
     assert isinstance(inner, Inner)
-    for _ in range(3):  # between replies it counts anew
+    for _ in range(3):  # each reply resets the count
         guard.began()
         for _ in range(64):
             guard.data_received(bytes(1024))
@@ -122,7 +122,7 @@ def test_who_sends_much_before_a_reply_is_complete_is_disconnected(parts: Parts)
     assert len(inner.received) == 4 * 64 * 1024
 
 
-def test_what_it_passes_on(parts: Parts) -> None:
+def test_events_are_passed_on(parts: Parts) -> None:
     guard, _, transport, closed = parts
     inner = guard.inner
     assert isinstance(inner, Inner)

@@ -1,4 +1,4 @@
-"""Whether a server should get requests."""
+"""Readiness: whether a server should receive requests."""
 
 from memlite.core.errors import StorageError
 from memlite.server.http.health import Health

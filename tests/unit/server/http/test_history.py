@@ -11,7 +11,7 @@ from tests.unit.telemetry.samples import snapshot
 
 
 class Server:
-    """Has served one more request each time it is looked at."""
+    """A server that has served one more request at each look."""
 
     def __init__(self) -> None:
         self.looks = 0
@@ -40,7 +40,7 @@ async def test_a_point_for_every_step(parts: Any) -> None:
     server, recorder = parts
     pass_seconds(recorder, 3 * STEP_SECONDS)
     assert len(recorder.history) == 3
-    assert server.looks == 4  # nobody follows, so it is only looked at once a step
+    assert server.looks == 4  # without followers, one look per step
 
 
 async def test_memory_is_bounded(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,18 +62,18 @@ async def test_followers_are_told_each_second(parts: Any) -> None:
     assert told == ["now"] * STEP_SECONDS + ["point"]
     assert server.looks == 1 + STEP_SECONDS
     pass_seconds(recorder, 100)
-    assert stream.qsize() <= 2  # what is not taken is dropped
+    assert stream.qsize() <= 2  # events not taken are dropped
     recorder.unfollow(stream)
     assert recorder.followers == 0
 
 
-async def test_who_looks_often_gets_the_same_snapshot() -> None:
+async def test_frequent_looks_get_the_same_snapshot() -> None:
     server, now = Server(), 100.0
     recorder = Recorder(server, lambda: now)
     recorder.start()
     for _ in range(5):
         recorder.look()
-    assert server.looks == 2  # the first look has nothing to compare with
+    assert server.looks == 2  # the first look has no predecessor to compare with
     now += 1
     recorder.look()
     assert server.looks == 3

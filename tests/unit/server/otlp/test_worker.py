@@ -1,4 +1,4 @@
-"""The thread that exports: what waits is bounded, and failures are said once a minute."""
+"""The exporting thread: its queue is bounded, and failures are logged once a minute."""
 
 import logging
 import threading
@@ -52,7 +52,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "memlite"]
 
 
-def test_what_waits_at_the_end_is_exported() -> None:
+def test_pending_data_is_exported_at_the_end() -> None:
     receiver = Receiver()
     worker = Worker(receiver)
     worker.start()
@@ -66,11 +66,11 @@ def test_what_waits_at_the_end_is_exported() -> None:
     assert worker.dropped == 0
 
 
-def test_one_that_never_began_can_be_stopped() -> None:
+def test_a_worker_that_never_started_can_be_stopped() -> None:
     Worker(Receiver()).stop()
 
 
-def test_what_waits_for_a_receiver_that_hangs_is_bounded(
+def test_the_queue_for_a_hanging_receiver_is_bounded(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     receiver = Receiver()
@@ -84,15 +84,15 @@ def test_what_waits_for_a_receiver_that_hangs_is_bounded(
     assert worker.dropped == 10
     last = snapshot()
     worker.put_snapshot(snapshot())
-    worker.put_snapshot(last)  # in place of the one before
-    assert ["not replied for long" in line for line in lines(caplog)] == [True]
+    worker.put_snapshot(last)  # replaces the previous one
+    assert ["is not responding" in line for line in lines(caplog)] == [True]
     receiver.go_on.set()
     assert wait_until(lambda: receiver.spans == MAX_SPANS)
     worker.stop()
     assert [one is last for one in receiver.snapshots] == [False, True]
 
 
-def test_failures_are_said_once_a_minute_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_failures_are_logged_once_a_minute_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     receiver, clock = Receiver(), Clock()
     receiver.trouble = "refused"
     worker = Worker(receiver, clock)
@@ -107,7 +107,7 @@ def test_failures_are_said_once_a_minute_and_counted(caplog: pytest.LogCaptureFi
     for _ in range(5):
         export()
     assert wait_until(lambda: len(lines(caplog)) == 1)
-    assert lines(caplog) == ["--otlp: exports failed: 1; spans lost by now: 0; refused"]
+    assert lines(caplog) == ["--otlp: exports failed: 1; spans lost so far: 0; refused"]
     worker.put_span(SPAN)
     clock.now += 61
     export()
@@ -117,7 +117,7 @@ def test_failures_are_said_once_a_minute_and_counted(caplog: pytest.LogCaptureFi
     receiver.trouble = ""
     export()
     assert wait_until(lambda: len(lines(caplog)) == 3)
-    assert lines(caplog)[2] == "--otlp: exports work again; spans lost by now: 1"
+    assert lines(caplog)[2] == "--otlp: exports succeed again; spans lost so far: 1"
     receiver.trouble = "refused"
     export()
     worker.stop()

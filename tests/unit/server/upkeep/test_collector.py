@@ -26,7 +26,7 @@ def tuned(request):
 
 
 def dropped():
-    """Return how many of many freed tuples are returned only when the free lists are cleared."""
+    """Return how many freed tuples are released only when the free lists are cleared."""
     tuples = [(None,) * size for size in SIZES for _ in range(EACH)]
     del tuples
     before = sys.getallocatedblocks()
@@ -60,7 +60,7 @@ def test_young_cycles_are_collected_before_freezing(tuned):
 
 @pytest.fixture
 def collections():
-    """Return the generations that are collected from now on. By itself Python collects none."""
+    """Return the generations that are collected from now on. Python itself collects none."""
     found = []
 
     def note(phase, info):
@@ -83,7 +83,7 @@ def test_the_young_and_sometimes_the_middle_generation_are_collected(collections
 
 
 def test_a_server_collects_the_young_generation_after_some_new_items(collections):
-    """This includes a full cache, for which Python would not: evictions balance new items."""
+    """A full cache is included. Python would not collect there: evictions balance new items."""
     server = Server(Config(memory_limit=1), [])
     server.upkeep.watch_memory()
     server.upkeep.footprint._resident = lambda: 0  # objects of the process itself do not count

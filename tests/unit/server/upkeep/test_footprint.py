@@ -200,7 +200,7 @@ def test_memory_is_read_from_the_system():
     tell = resident()
     before = tell()
     assert before > MEGABYTE
-    # This does not come from the heap, which may have as much free memory.
+    # This memory does not come from the heap, which may have as much free memory.
     with mmap.mmap(-1, 20 * MEGABYTE) as more:
         for _ in range(20):  # bytes of that size may come from the heap, and stay there
             more.write(b"x" * MEGABYTE)

@@ -109,7 +109,7 @@ def test_waiters_are_called_when_there_is_room(work):
     while work.later:
         before = len(called)
         work.next()
-        assert len(called) - before <= 1  # what it stores may be too much for the next
+        assert len(called) - before <= 1  # its store may leave no room for the next
     assert called == [0, 1, 2]
 
 

@@ -1,4 +1,4 @@
-"""Whether a worker is stuck is told from one that has to wait for a processor."""
+"""Stuck workers are told apart from those that wait for a processor."""
 
 import os
 import random
@@ -31,7 +31,7 @@ def check(watch: Watch, now: ThreadState | None, beat: int = 1, work: int = 1) -
 
 
 def watched(states: Iterator[ThreadState | None], seconds: float) -> Watch:
-    """Return the watch of a worker without a heartbeat, after some seconds."""
+    """Return the watch of a worker that has had no heartbeat for some seconds."""
     watch = Watch()
     check(watch, None)
     for _ in range(round(seconds / CHECK)):
@@ -55,7 +55,7 @@ def computing() -> Iterator[ThreadState]:
 
 
 def waiting() -> Iterator[ThreadState]:
-    """A worker that could run, but is not given a processor."""
+    """Yield the states of a worker that could run but gets no processor."""
     while True:
         yield ThreadState("R", 5 * MILLISECOND, 3)
 
@@ -69,7 +69,7 @@ def waiting() -> Iterator[ThreadState]:
         (waiting, Condition.LATE),
     ],
 )
-def test_what_a_worker_does_within_a_second(states, condition) -> None:
+def test_conditions_after_a_second(states, condition) -> None:
     assert watched(states(), 0.2).condition is Condition.WELL
     watch = watched(states(), 0.9)
     assert watch.condition is condition
@@ -78,12 +78,12 @@ def test_what_a_worker_does_within_a_second(states, condition) -> None:
     assert watch.condition is Condition.WELL
 
 
-def test_one_that_waits_for_a_processor_has_five_seconds() -> None:
+def test_a_worker_that_waits_for_a_processor_has_five_seconds() -> None:
     assert not stuck_workers([watched(waiting(), 4.9)])
     assert stuck_workers([watched(waiting(), 5.3)])
 
 
-def test_one_that_wakes_now_and_then_is_not_asleep() -> None:
+def test_a_worker_that_wakes_occasionally_is_not_asleep() -> None:
     turns = (ThreadState("S", turn, turn // 3) for turn in count())
     assert watched(turns, 4.9).condition is Condition.LATE
 
@@ -93,12 +93,12 @@ def test_a_long_turn_of_the_event_loop_is_no_reason_while_work_is_done() -> None
     for step in range(300):
         check(watch, next(busy), work=step)
         assert not stuck_workers([watch])
-    for step in range(600):  # but it has to end some day
+    for step in range(600):  # but not indefinitely
         check(watch, next(busy), work=-step)
     assert stuck_workers([watch]) == [watch]
 
 
-def test_one_that_is_starting_has_a_minute() -> None:
+def test_a_starting_worker_has_a_minute() -> None:
     watch = Watch()
     for _ in range(590):
         watch.look(0, 0, serves=False, seconds=CHECK)
@@ -110,27 +110,27 @@ def test_one_that_is_starting_has_a_minute() -> None:
     assert stuck_workers([watch])
 
 
-def test_a_sleeper_may_wait_for_one_that_has_to_wait_for_a_processor() -> None:
+def test_a_sleeper_may_wait_for_a_worker_without_a_processor() -> None:
     sleeper, other = watched(asleep(), 1), watched(waiting(), 1)
     assert stuck_workers([sleeper, other]) == []
     assert stuck_workers([sleeper, watched(waiting(), 0.1)]) == [sleeper]
     assert stuck_workers([watched(asleep(), 6), other]), "but not for ever"
 
 
-def test_of_sleepers_one_goes_and_none_while_another_is_stuck() -> None:
+def test_one_sleeper_is_stuck_and_none_if_another_worker_is() -> None:
     first, second = watched(asleep(), 1), watched(asleep(), 1.2)
     assert stuck_workers([first, second]) == [second]
     culprit = watched(stopped(), 1)
     assert stuck_workers([first, culprit, second]) == [culprit]
 
 
-def test_without_the_kernels_word_there_is_patience() -> None:
+def test_without_kernel_states_the_limit_is_five_seconds() -> None:
     assert not stuck_workers([watched(repeat(None), 4.9)])
     assert stuck_workers([watched(repeat(None), 5.3)])
 
 
 def test_a_worker_on_a_busy_machine_is_never_taken_for_stuck() -> None:
-    """It runs and waits for times of all lengths below five seconds, and beats when it can."""
+    """It runs, waits for times of any length below five seconds, and beats when it can."""
     chance = random.Random(4)
     watch, ran, beat, next_beat = Watch(), 0, 1, 0.0
     clock = 0.0
@@ -146,7 +146,7 @@ def test_a_worker_on_a_busy_machine_is_never_taken_for_stuck() -> None:
             beat, next_beat = beat + 1, clock + 0.25
 
 
-# What a real kernel says
+# States reported by a real kernel
 
 
 def child(code: str) -> "subprocess.Popen[bytes]":
@@ -187,7 +187,7 @@ def test_the_kernel_tells(code: str, stop: bool, state: str) -> None:
     assert read_thread_state(process.pid) is None
 
 
-def test_what_the_kernel_does_not_say(tmp_path) -> None:
+def test_states_unknown_to_the_kernel(tmp_path) -> None:
     assert read_thread_state(1, tmp_path) is None
     (tmp_path / "1").mkdir()
     (tmp_path / "1/stat").write_text("1 (a) b) S 0 0")

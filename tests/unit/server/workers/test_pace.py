@@ -1,4 +1,4 @@
-"""How often datagrams may ask all workers."""
+"""How often datagrams may query all workers."""
 
 import itertools
 import time

@@ -71,7 +71,7 @@ def test_commands_by_result():
     assert theirs["set", "hit"] == 4
     assert theirs["cas", "badval"] == 3
     assert theirs["flush", "hit"] == 4
-    # Whatever is counted differs in names alone.
+    # The counters differ only in their names.
     assert sum(ours.values()) == sum(theirs.values()) == 19
 
 
@@ -139,7 +139,7 @@ def test_the_phase_of_a_move():
     assert values("memlite_proxy_move_items_moved", proxy_snapshot()) == {}
 
 
-# What memcached_exporter, at its commit 0cbb0fb247, makes of `stats` and `stats settings`, without
+# Metrics by memcached_exporter, at its commit 0cbb0fb247, of `stats` and `stats settings`, without
 # extstore and memcached's proxy, and of `stats items` about evictions. Names begin with memcached_.
 EXPORTED = {
     "gauge": """

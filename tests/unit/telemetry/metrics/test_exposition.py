@@ -122,7 +122,7 @@ def test_which_format_a_scraper_wants(accept, wanted):
         (PROXY_METRICS, full_proxy_snapshot()),
     ],
 )
-def test_promtool_has_nothing_to_say(metrics, found):
+def test_promtool_reports_no_problems(metrics, found):
     checked = subprocess.run(
         [PROMTOOL, "check", "metrics"],
         input=render(metrics, found, openmetrics=False),

@@ -118,7 +118,7 @@ def test_a_resumable_upload_in_chunks(client):
     first = client.ask("PUT", session, content[:CHUNK], content_range=f"bytes 0-{CHUNK - 1}/*")
     assert (first.status, first.headers["Range"]) == (308, f"bytes=0-{CHUNK - 1}")
     assert client.ask("GET", OBJECT).status == 404
-    # The second chunk is sent from the start again, as if the first response had been lost.
+    # The next request resends the first chunk, as if the first response had been lost.
     total = len(content)
     again = client.ask(
         "PUT", session, content[: 2 * CHUNK], content_range=f"bytes 0-{2 * CHUNK - 1}/{total}"
