@@ -206,6 +206,7 @@ class TraceWriter:
 
     def stop(self) -> None:
         """Have the rest written, and end the process."""
+        self._started = 0.0  # no other process is started
         process, until = self._process, time.monotonic() + _STOPPING
         if process is not None:
             with contextlib.suppress(BrokenPipeError):

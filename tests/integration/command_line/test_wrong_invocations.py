@@ -235,7 +235,7 @@ def test_wrong_variables(
         (["./scripts/serve", "--backend", "memory"], "memlite: --backend: not a URL: 'memory'"),
         (["./scripts/shell", "--no-such"], "memlite: shell: unrecognized arguments: --no-such"),
         (["./scripts/bench", "compare", "--clients", "x"], "memlite: bench: argument --clients"),
-        (["./scripts/gcp-up", "--no-such"], "gcp-up: --no-such: not known"),
+        (["./scripts/gcp-up", "--no-such"], "gcp-up: --no-such: unknown option"),
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )

@@ -181,7 +181,7 @@ def test_runs_of_another_workload_or_process_are_not_mixed_in(tmp_path: Path) ->
     refused = bench(*command)
     assert refused.returncode == 64
     shown = refused.stderr.replace("0.0-2", "0.0-1")
-    assert "runs/0.0-1 was measured with different options" in shown
+    assert "runs/0.0-1 was measured with other options" in shown
     for path in tmp_path.glob("runs/0.0-*/results.json"):
         path.unlink()
     with (tmp_path / ".lock").open("w") as file:

@@ -211,7 +211,7 @@ async def test_changes_that_no_replica_confirms_are_errors_that_say_so() -> None
             replica.pause()
             found = await backend.get(b"k")
             text = re.escape(
-                "store: the change was made, but 0 of 1 replicas confirmed it within 0.5 s: a "
+                "store: the change was made, but only 0 of 1 replicas confirmed it within 0.5 s: a "
                 "failover may undo it"
             )
             for change in (
