@@ -198,7 +198,8 @@ def count(current: Item | None, delta: int) -> tuple[Outcome, int, Content | Non
         return Outcome.NON_NUMERIC, 0, None
     value = current.value
     match = _COUNTER.match(value)
-    number = int(match[1]) if match and len(match[1]) <= 40 else _COUNTER_END
+    # Converting many digits is slow, and only zeros may precede the 20 of the largest number.
+    number = int(match[1].lstrip(b"0")[:21] or b"0") if match else _COUNTER_END
     if number >= _COUNTER_END:
         return Outcome.NON_NUMERIC, 0, None
     number = max(0, number + delta) if delta < 0 else (number + delta) % _COUNTER_END

@@ -121,6 +121,15 @@ async def test_a_broken_journal_with_part_of_a_record_can_be_opened(path, disk, 
     assert await reopened(path) == expected
 
 
+async def test_versions_rise_over_several_restarts(path):
+    versions = []
+    for _ in range(4):
+        async with opened(path, kill=True) as backend:
+            await put(backend, b"key", b"1")
+            versions.append((await backend.get(b"key")).version)
+    assert versions == sorted(set(versions))
+
+
 async def test_a_refused_delayed_flush_does_not_happen(path, disk):
     clock = Clock(lambda: 0.0, lambda: START)
     async with opened(path, kill=True, clock=clock) as backend:

@@ -39,7 +39,7 @@ def test_expiry(exptime, expires):
 
 
 @pytest.mark.parametrize("exptime", [-1, -100, -(2**31)])
-def test_a_negative_exptime_has_expired_but_is_not_never(exptime):
+def test_a_negative_exptime_means_expired_rather_than_never(exptime):
     assert 0 < semantics.expiry(exptime, NOW) < NOW
 
 
@@ -129,8 +129,12 @@ def test_cas(current, unique, decision):
         (b"5\n", 1, 6, b"6 "),
         (b"5\r\nx", 1, 6, b"6   "),
         (b"5\0x", 1, 6, b"6  "),
+        (b"0" * 60 + b"5", 1, 6, b"6".ljust(61)),
+        (b" " * 60 + b"5", 1, 6, b"6".ljust(61)),
+        (b"0" * 60, 1, 1, b"1".ljust(60)),
+        (b"0" * 60 + b"18446744073709551615", 0, 2**64 - 1, b"18446744073709551615".ljust(80)),
         pytest.param(
-            b"5".ljust(512 * 1024), 1, 6, b"6".ljust(512 * 1024), id="the longest that is looked at"
+            b"5".ljust(512 * 1024), 1, 6, b"6".ljust(512 * 1024), id="the longest that is parsed"
         ),
     ],
 )
@@ -142,8 +146,9 @@ def test_count(value, delta, number, stored):
     "value",
     [
         b"", b" ", b"x", b"5x", b"x5", b"1.5", b"1_0", b"0x10", b"+", b"++5", b"+ 5", b"-1",
-        b"-9223372036854775808", b"18446744073709551616", b"9" * 100, b"\0", b"\x005", b"5\x80",
-        b"\xa05", "٣".encode(), b"1" * (512 * 1024 + 1), b"5" + b" " * (512 * 1024),
+        b"-9223372036854775808", b"18446744073709551616", b"18446744073709551617", b"9" * 20,
+        b"0" * 60 + b"18446744073709551616", b"184467440737095516150", b"9" * 100, b"\0", b"\x005",
+        b"5\x80", b"\xa05", "٣".encode(), b"1" * (512 * 1024 + 1), b"5" + b" " * (512 * 1024),
     ],
     ids=lambda value: repr(value[:20]),
 )  # fmt: skip
@@ -151,7 +156,7 @@ def test_non_numeric(value):
     assert semantics.count(item(value), 1) == (Outcome.NON_NUMERIC, 0, None)
 
 
-def test_a_long_value_that_memcached_keeps_in_one_piece_counts():
+def test_a_long_value_that_fits_in_one_memcached_chunk_can_be_counted():
     outcome, number, content = semantics.count(item(b"5" + b" " * 100_000), 1)
     assert (outcome, number, len(content.value)) == (Outcome.STORED, 6, 100_001)
 
@@ -231,7 +236,7 @@ def test_storing_as_stale_leaves_the_win_with_its_holder():
     assert stored == (Outcome.STORED, WON)
 
 
-def test_a_unique_given_by_a_client_is_compared_with():
+def test_a_unique_assigned_by_a_client_is_the_one_compared():
     current = item()
     current.meta_flags = MetaFlags(unique=70)
     assert semantics.store(current, NEW, Mode.SET, unique=70)[0] is Outcome.STORED
@@ -239,7 +244,7 @@ def test_a_unique_given_by_a_client_is_compared_with():
     assert semantics.cas(current, NEW, 70)[0] is Outcome.STORED
 
 
-def test_counting_keeps_marks_but_no_unique():
+def test_counting_keeps_meta_flags_but_drops_an_assigned_unique():
     current = item(b"5")
     current.meta_flags = MetaFlags(True, True, True, 70)
     content = semantics.count(current, 1)[2]

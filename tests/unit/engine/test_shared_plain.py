@@ -1,4 +1,4 @@
-"""Shortcuts for plain shared items act as the general path, even under concurrent changes."""
+"""Shortcuts for plain shared items behave like the general path, even under concurrent changes."""
 
 import random
 from collections.abc import Callable
@@ -64,7 +64,7 @@ def number(engine: SharedEngine, key: bytes, delta: int, down: bool) -> object:
 
 
 def stored(engine: SharedEngine, key: bytes) -> object:
-    """Return an item's state without reading it; uniques are the table's own, and left out."""
+    """Return an item's state, without its cas unique, which differs by table; not a read."""
     item = engine.table.get(key)
     if item is None or (item.expires and item.expires <= engine.clock.now()):
         return None

@@ -7,7 +7,15 @@ import pytest
 
 from memlite.protocol import Limits
 from memlite.protocol.limits import item_total
-from tests.unit.protocol.recorder import EVERY_BYTE, K250, LIMITS, Peer, bad_chunk
+from tests.unit.protocol.recorder import (
+    BAD_FORMAT,
+    EVERY_BYTE,
+    K250,
+    LIMITS,
+    Peer,
+    bad_chunk,
+    reject,
+)
 
 
 @pytest.mark.parametrize("cas", [True, False])
@@ -20,6 +28,17 @@ def test_item_size_is_counted_to_the_byte(key, flags, cas):
         peer.send(b"set %b %d 0 %d\r\n" % (key, flags, size) + b"v" * size + b"\r\n")
         assert peer.calls[-1][0] == name
     assert len(peer.calls) == 2
+
+
+def test_a_value_that_is_refused_is_skipped_whole():
+    calls = Peer().send(b"ms a 2002\r\n" + b"x" * 2002 + b"\r\nget b\r\n")
+    assert calls == [("too_large", b"ms", b"a", False), ("get", [b"b"])]
+    calls = Peer().send(b"cas a 0 0 3 x\r\nxyz\r\nget b\r\n")
+    assert calls == [reject(BAD_FORMAT), ("get", [b"b"])]
+
+
+def test_a_value_must_end_with_a_line_feed():
+    assert Peer().send(b"add a 0 0 3\r\nxyz\rQget b\r\n") == [bad_chunk(), ("get", [b"b"])]
 
 
 def test_the_largest_length_is_refused_before_its_value_arrives():
