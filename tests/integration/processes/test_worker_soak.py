@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.servers import RunningServer, running
+from tests.support.servers import RunningServer, Wire, running
 from tests.support.waiting import wait_until
 
 SECONDS = float(os.environ.get("MEMLITE_TEST_SOAK_SECONDS", "8"))
@@ -115,14 +115,21 @@ async def load(server: RunningServer, seconds: float, seed: int) -> list[Client]
     return clients
 
 
+def wait_until_disconnected(wire: Wire) -> None:
+    """Wait until all workers have closed the connections of the load."""
+    assert wait_until(lambda: wire.stats()["curr_connections"] == "1")
+
+
 async def test_connections_come_and_go(server: RunningServer) -> None:
     await load(server, SECONDS / 4, 1000)
+    with server.connect() as wire:
+        wait_until_disconnected(wire)
     before = processes(server)
     memory, opened = [[measure(pid) for pid in before] for measure in (private_bytes, files)]
     clients = await load(server, SECONDS * 3 / 4, 1)
     assert processes(server) == before, "none had to be replaced"
     with server.connect() as wire:
-        assert wait_until(lambda: wire.stats()["curr_connections"] == "1")
+        wait_until_disconnected(wire)
         shown, stats = wire.stats("workers"), wire.stats()
     assert int(stats["evictions"]) > 0 or SECONDS < 20
     assert sum(one.hits for one in clients) > 0
