@@ -130,7 +130,7 @@ def test_the_metrics_page_is_up_to_date() -> None:
         assert f"| `{metric.name}` | {metric.kind} |" in page
 
 
-def test_figures_on_the_page_about_reading_them() -> None:
+def test_emulator_latencies_on_the_page_about_reading_figures() -> None:
     page = (ROOT / "docs" / "reading-the-figures.md").read_text()
     assert (READ_LATENCY, WRITE_LATENCY) == (
         "lognormal:median=15ms,p99=60ms",
@@ -268,7 +268,7 @@ def test_every_page_is_listed() -> None:
     assert {docs, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"} <= linked(ROOT / "README.md")
 
 
-def test_the_map_of_the_architecture_is_short() -> None:
+def test_the_architecture_page_is_short() -> None:
     """Longer texts belong in a decision record, or as a figure on the page about performance."""
     assert len((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split()) <= 2500
 

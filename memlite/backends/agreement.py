@@ -79,7 +79,7 @@ class Agreement:
                 if cells[place + 1] == state:
                     return cells[place] + generation
             current = cells[place] + generation == mark
-            cells[place + 1] = 0  # in case this process is killed before the next line but one
+            cells[place + 1] = 0  # in case this process is killed before it sets the state
             cells[place] += 1
             if not (state and current):
                 return None

@@ -1,4 +1,4 @@
-"""A cache in memory in front of a slow backend, which answers reads for some seconds."""
+"""A cache in memory that answers reads for some seconds in place of a slow backend."""
 
 import asyncio
 import contextlib
@@ -63,7 +63,7 @@ class NearCache(Backend):
         self._fetches: dict[bytes, tuple[asyncio.Task[Record | None], float, int]] = {}
         # The number of writes in progress for each key.
         self._writes: dict[bytes, int] = {}
-        # Those keys of which no copy may be kept: the stored state may not be the latest when the
+        # Keys of which no copy may be kept: the stored state may not be the latest when the
         # write ends.
         self._overlapped: set[bytes] = set()
         self._flush_at = 0.0

@@ -1,4 +1,4 @@
-"""Log messages about settings without effect, and settings that expose the cache."""
+"""Log messages about settings that have no effect, and settings that expose the cache."""
 
 import logging
 import sys
@@ -52,7 +52,7 @@ def report_ignored(settings: Settings, environment: Mapping[str, str]) -> None:
 
 
 def announce(text: str) -> None:
-    """Tell a user at a terminal (but no log file) what the server does and how to stop it."""
+    """Tell a user at a terminal (but not a log file) what the server does and how to stop it."""
     if sys.stderr.isatty() and not logs.is_json():
         sys.stderr.write(f"memlite: {text}; press Ctrl+C to stop\n")
 

@@ -1,7 +1,7 @@
 r"""The client's side of memcached's protocol, for asyncio.
 
 The same connection, replies, login and TLS settings serve ``memlite bench``, ``memlite shell`` and
-whatever else talks to a server::
+any other program that talks to a server::
 
     from memlite import client
 
@@ -11,7 +11,7 @@ whatever else talks to a server::
         for item in reply.items:
             print(item.key, item.flags, item.unique, item.value)
 
-`ClusterClient` does so with all nodes of a cluster, and has a method for each command.
+`ClusterClient` does the same for all nodes of a cluster, and has a method for each command.
 
 Requests are bytes, and the caller names the shape of their replies. Reading replies is sans-IO:
 `ReplyReader` and `ReplyScanner` work without a connection.

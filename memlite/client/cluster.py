@@ -34,8 +34,9 @@ class ClusterClient(KeyCommands):
     of tasks may make requests concurrently.
 
     The list of nodes is refreshed every `interval` seconds, and soon after a node could not be
-    reached or has answered SERVER_ERROR. Versions lower than the last one are ignored. Nodes that
-    stay keep their connection; removed nodes still answer their outstanding requests.
+    reached or answered with SERVER_ERROR. Lists with a lower version than the last one are
+    ignored. Nodes that stay keep their connection; removed nodes still answer their outstanding
+    requests.
 
     No request is sent twice. If nothing was sent because a node could not be reached, and its key
     now belongs to another node, the request goes there.
@@ -43,7 +44,7 @@ class ClusterClient(KeyCommands):
     Args:
         seeds: servers that list the nodes, as ``host:port``: proxies, or a configuration endpoint
             of Amazon ElastiCache.
-        hash: how keys are distributed, one of `memlite.routing.HASHES`; for seeds that do not tell.
+        hash: how keys are distributed, one of `memlite.routing.HASHES`; for seeds that do not say.
             A memlite proxy does.
         hash_tag: the two characters around the part of a key that is hashed; likewise.
         tls: encrypts all connections; None for plain text.
@@ -186,7 +187,7 @@ class ClusterClient(KeyCommands):
         await self._ask_all(b"flush_all\r\n")
 
     async def version(self) -> dict[str, str]:
-        """Return the versions of the nodes, by their names; raises as `flush_all`."""
+        """Return the versions of the nodes, by their names; raises the errors of `flush_all`."""
         nodes = self._map.nodes
         replies = await self._ask_all(b"version\r\n")
         return {

@@ -17,7 +17,7 @@ class KeyCommands(abc.ABC):
     """Commands for items. Each may raise the errors of `request`, and two further ones.
 
     They raise ValueError for a key that is not 1 to 250 bytes without white space and control
-    characters, and CommandFailedError for an error that the server has answered.
+    characters, and CommandFailedError if the server replies with an error.
 
     Exptimes are memcached's: seconds from now up to 30 days, else a unix time; 0 means never, and a
     negative one has already expired. Flags are a 32-bit number.

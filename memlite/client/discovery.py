@@ -67,7 +67,7 @@ async def discover(connection: Connection, hash_name: str, hash_tag: str) -> Clu
 
     Args:
         connection: the connection to the server.
-        hash_name: how keys are distributed, if the server does not tell.
+        hash_name: how keys are distributed, if the server does not say.
         hash_tag: likewise.
 
     Raises:

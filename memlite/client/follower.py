@@ -24,7 +24,7 @@ class Follower:
     Args:
         seeds: servers that list the nodes. The last one that answered is asked first.
         connect: opens connections.
-        hash_name: how keys are distributed, if the seeds do not tell.
+        hash_name: how keys are distributed, if the seeds do not say.
         hash_tag: likewise.
         changed: called with each new version.
         interval: seconds between two queries; at least 1.

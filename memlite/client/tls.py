@@ -14,7 +14,7 @@ class TlsFileError(ConfigError):
 
     Attributes:
         setting: the attribute of `TlsSettings` that names the file.
-        path: the file, or the certificate's and the key's.
+        path: the file; the certificate's and the key's, if they are separate.
         reason: a few words.
     """
 
@@ -46,7 +46,7 @@ class TlsSettings:
         """Return the context for connections with these settings.
 
         Raises:
-            TlsFileError: a file cannot be read, or is not what it should be.
+            TlsFileError: a file cannot be read, or is not valid.
         """
         setting, path = "ca_cert", self.ca_cert
         try:

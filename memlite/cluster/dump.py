@@ -21,7 +21,7 @@ async def survey_all(
 
     Args:
         nodes: the nodes.
-        surveys: one for each of them.
+        surveys: one for each node.
         access: how to connect to them.
         command: the command that asks, for messages.
 

@@ -24,7 +24,8 @@ class HotKey:
         epoch: the cluster's epoch when the key was promoted or demoted; 0 if it is from a file or
             an option.
         demoted: whether it is read from its own node again. Changes are still made as for a
-            promoted key, as long as other proxies may not know.
+            promoted key, as long as other proxies may not know of the
+            demotion.
         automatic: whether a proxy promoted it, and may demote it.
     """
 
@@ -54,7 +55,7 @@ class HotKey:
         demoted, automatic = fields["demoted"], fields["automatic"]
         kinds = isinstance(key, str), isinstance(epoch, int), isinstance(demoted, bool)
         if not all(kinds) or not isinstance(automatic, bool):
-            raise ValueError("hot_keys is wrong")
+            raise ValueError("hot_keys is invalid")
         return cls(_checked(b64decode(key, validate=True)), epoch, demoted, automatic)
 
 
@@ -73,11 +74,11 @@ def parse_hot_keys(keys: Iterable[bytes]) -> tuple[HotKey, ...]:
 def promote(
     present: Sequence[HotKey], keys: Iterable[bytes], epoch: int, *, automatic: bool = False
 ) -> tuple[HotKey, ...]:
-    """Return the hot keys with further ones.
+    """Return the hot keys after promoting further keys.
 
     Args:
         present: the present hot keys.
-        keys: the further ones.
+        keys: the keys to promote.
         epoch: see `HotKey`.
         automatic: see `HotKey`.
 

@@ -39,7 +39,7 @@ class NodeAccess:
         """Connect to a node; see `memlite.client.connect`.
 
         Raises:
-            OSError: there is no connection, or the node does not accept the login.
+            OSError: the connection failed, or the node does not accept the login.
             TimeoutError: it took too long.
         """
         from memlite.client import connect  # needs asyncio, which parsing options does not

@@ -15,7 +15,7 @@ _HEADINGS = ("NAME", "ADDRESS", "WEIGHT", "JOINED")
 
 
 def as_text(document: Document, mover: MoverNote | None = None) -> str:
-    """Return a table for people.
+    """Return a human-readable table.
 
     Args:
         document: the cluster.

@@ -85,7 +85,7 @@ class Phase(Enum):
     SETTLE = "settle"
     """All keys are at their new nodes."""
     BACK = "back"
-    """Keys are at their former nodes; those that moved are given up, as a new node has failed."""
+    """Keys are at their former nodes; items that moved are given up, as a new node has failed."""
     SPREAD = "spread"
     """Keys are where they belong, and the missing copies are made. None is read yet."""
 
@@ -98,8 +98,8 @@ class Move:
         phase: the present phase.
         nodes: the nodes after the change.
         nonce: 32 hexadecimal digits, at random; see `memlite.cluster.moving.marks`.
-        lost: nodes that were destinations when it began, and have failed since. Keys that only they
-            were to receive go to other nodes, or stay where they are.
+        lost: nodes that were destinations when the move began, and have failed since. Keys that
+            only they were to receive go to other nodes, or stay where they are.
     """
 
     phase: Phase

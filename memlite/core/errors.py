@@ -54,7 +54,7 @@ class Shortage(enum.Enum):
 
 
 class OutOfMemoryError(CommandError):
-    """The item does not fit, and nothing may be evicted (``-M``) or would make enough room.
+    """The item does not fit: eviction is disabled (``-M``), or would not free enough memory.
 
     Attributes:
         shortage: the purpose of the memory.

@@ -1,4 +1,5 @@
-/* Sending small data past a transport of uvloop, for C modules: receiver.py tells which transports allow it.
+/* Sends small amounts of data directly, bypassing uvloop's transport, for C modules. receiver.py decides which transports
+allow this.
 
 Include Python.h first. */
 
@@ -24,8 +25,8 @@ static ssize_t send_uncancelled(int fd, const char *at, Py_ssize_t size) {
 }
 
 /* Sends `size` bytes to a transport's socket, unless the transport itself still has bytes to send, as its method `unsent`
-tells. Returns how many were sent, or -1 with a Python exception set. A socket error counts as none sent: the transport meets
-it again, and reports it. */
+reports. Returns how many were sent, or -1 with a Python exception set. A socket error counts as none sent: the transport
+encounters it again, and reports it. */
 static Py_ssize_t send_now(int fd, PyObject *transport, PyObject *unsent, const char *at, Py_ssize_t size) {
     PyObject *waiting = PyObject_Vectorcall(unsent, &transport, 1, NULL);
     int waits = waiting ? PyObject_IsTrue(waiting) : -1;

@@ -96,7 +96,7 @@ class Engine:
         return None
 
     def miss(self, line: bytes) -> bytes | None:
-        r"""Return the reply to ``get <key>\r\n`` of a line not in the table; count a miss.
+        r"""Return the reply to a line ``get <key>\r\n`` not in the table; count a miss.
 
         None means that nothing was done, as with `try_get`: the line may be another command.
         """

@@ -15,7 +15,8 @@ __all__ = ["MemoryEngine"]
 # Seconds between two crawls for expired items. The interval doubles after a crawl that found none.
 _INTERVAL = 60
 _LONGEST = 15 * 60
-# Seconds before a delayed flush from which each command checks whether it is due: more than a tick.
+# Seconds before a delayed flush at which commands start checking whether it is due: more than a
+# tick.
 _FLUSH_AHEAD = 3.0
 # Beyond this, a client could use up the 64 bits of cas uniques.
 _MAX_NOTED = 2**63
@@ -104,7 +105,7 @@ class MemoryEngine(PlainEngine):
         return super().set_for_unique(key, flags, exptime, value)
 
     def _note_unique(self, unique: int) -> None:
-        """Assign greater cas uniques from now on.
+        """Assign only cas uniques above `unique` from now on.
 
         An item that is moved here keeps its cas unique. The key's next unique must differ from any
         that a client has seen before, at the node that the item comes from.

@@ -28,7 +28,7 @@ _CR: Final = 13
 _SHORTEST_GET: Final = len(b"get k\r\n")
 # The most small parts of a reply to join, which make at most 128 KiB.
 _MAX_JOINED: Final = 128
-# Cuts END off a short reply, without the interpreter's steps of a slice.
+# Cuts END off a short reply, without the interpreter's overhead for a slice.
 _without_end: Final = itemgetter(slice(-END))
 _STORED: Final = Outcome.STORED
 _NOT_STORED: Final = Outcome.NOT_STORED
@@ -48,8 +48,8 @@ class PlainEngine(MetaEngine):
     value in place where possible (`_kept`). All other cases are left to the general methods, whose
     results are the same.
 
-    `ItemTable.get_by_line` is an attribute, not a method: it takes 200 instructions less if it is
-    bound to a local before it is called.
+    `ItemTable.get_by_line` is an attribute, not a method: a call takes 200 instructions less if it
+    is bound to a local first.
 
     Args:
         items: the table that holds all items.
@@ -94,7 +94,7 @@ class PlainEngine(MetaEngine):
         return item.wire
 
     def miss(self, line: bytes) -> bytes | None:
-        r"""Return the reply to ``get <key>\r\n`` of a line not in the table; see `Engine`."""
+        r"""Return the reply to ``get <key>\r\n`` for a line not in the table; see `Engine`."""
         if (
             self.observed
             or not _GET < line < _GET_END
@@ -197,7 +197,7 @@ class PlainEngine(MetaEngine):
         """Record a read of an item; if it has expired, count that and return False."""
         if item.expires and item.expires <= self.clock.now():
             key = item.key
-            self._count_absent(key, self._items.get(key))  # None for a key that came before
+            self._count_absent(key, self._items.get(key))  # None if the command named it before
             return False
         item.state = self.usage.read[item.state & MASK]
         return True

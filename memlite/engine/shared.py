@@ -238,7 +238,7 @@ class SharedItems(ItemTable):
 
 
 def _alone(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Return a method of an engine that runs while no other process changes its key."""
+    """Wrap a method of an engine, so that no other process changes its key while it runs."""
 
     @wraps(method)
     def alone(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
@@ -254,7 +254,7 @@ def _alone(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Resul
 class SharedEngine(MemoryEngine):
     """Carries out commands on a shared table.
 
-    A command that reads before it writes locks other processes out from the key meanwhile.
+    A command that reads before it writes locks other processes out of the key meanwhile.
 
     Args:
         items: the table.
@@ -307,7 +307,7 @@ class SharedEngine(MemoryEngine):
         counters.expired_unfetched += now[3] - before[3]
 
     def flush_all(self, exptime: int) -> None:
-        """Make all items absent, now or at a time; see `MemoryEngine`."""
+        """Make all items absent, now or at a given time; see `MemoryEngine`."""
         at = semantics.expiry(exptime, self.clock.now()) if exptime > 0 else 0.0
         self._shared.flush(at)
 
@@ -324,7 +324,7 @@ class SharedEngine(MemoryEngine):
         """Count a crawl, without searching for expired items; see `tick`."""
         self.counters.lru_crawler_starts += 1
 
-    # Without a hold: one step each
+    # Commands that take one step, and need no hold
 
     def try_get(self, line: bytes) -> bytes | None:
         r"""Return the complete reply to ``get <key>\r\n``; see `Engine`."""
@@ -385,11 +385,11 @@ class SharedEngine(MemoryEngine):
                 self._count_met(key, b"", overwritten=False)
         return gone
 
-    # With one
+    # Commands that hold their key
 
     @contextmanager
     def alone(self, key: bytes, size: int) -> Iterator[None]:
-        """Lock other processes out from a key, with room for `size` bytes more in its value."""
+        """Lock other processes out of a key, with room for `size` bytes more in its value."""
         if self._inside:  # a command that uses another
             yield
             return

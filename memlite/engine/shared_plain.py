@@ -1,8 +1,8 @@
 """Shortcuts of a shared table for the usual cases of commands: changes of items without meta flags.
 
-While `SharedEngine` locks out other processes from a key while it reads, decides and writes, these
-read the item and write a new one on condition that its cas unique is still the same. If it is not,
-they try again.
+`SharedEngine` locks other processes out of a key while it reads, decides and writes. These
+shortcuts read the item and write a new one on condition that its cas unique is still the same. If
+it is not, they try again.
 """
 
 from collections.abc import Callable
@@ -365,7 +365,7 @@ class PlainSharedEngine(SharedEngine):
 
 
 def _counted(stored: bytes, delta: int, down: bool) -> int:
-    """Add to a stored number, or subtract; return -1 if it is no number, or may exceed 64 bits."""
+    """Add to a stored number, or subtract; return -1 if it is no number or may exceed 64 bits."""
     room = len(stored)
     if not stored.isdigit():
         stored = stored.rstrip(b" ")  # left over from a longer number

@@ -102,7 +102,7 @@ class StoreEngine(MetaEngine):
     # Without waiting
 
     def set_framed(self, key: bytes, exptime: int, wire: bytes) -> None:
-        """Store like `set`; see `Engine`. Nothing has been read for it, so it replaces nothing."""
+        """Store like `set`; see `Engine`. No item was read, so none counts as replaced."""
         if self.observed:
             super().set_framed(key, exptime, wire)
             return
@@ -326,7 +326,7 @@ class StoreEngine(MetaEngine):
             return await self._change(keys, run)
 
     async def _change(self, keys: Sequence[bytes], run: Callable[[], _Result]) -> _Result:
-        """Carry out a command on current items until it loses no race; its keys are locked."""
+        """Carry out a command on current items, retrying lost races; its keys are locked."""
         deadline = self.clock.now() + _PATIENCE
         pause = 0.002
         while True:

@@ -101,7 +101,7 @@ def _demands(
 
 
 def _least(station: Station, clients: int) -> float:
-    """Return the least time that a request spends at a station, by Little's law."""
+    """Return the minimum time that a request spends at a station, by Little's law."""
     number = np.arange(1, clients + 1)
     return station.demand * float((number / station.speeds(clients)).min())
 

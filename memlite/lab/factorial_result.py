@@ -10,7 +10,7 @@ from memlite.lab.estimate import Estimate
 __all__ = ["Effect", "FactorialResult", "Levels", "combinations"]
 
 Levels = tuple[int, ...]
-"""A level of each of some factors: their numbers, from 0."""
+"""A combination of levels: for each factor, the number of its level, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,11 @@ class Effect:
             each factor.
         reach: half the width of the confidence interval of each value; infinite without degrees of
             freedom for errors.
-        variation: the share of all variation that is due to it, of 1.
+        variation: the share of all variation that is due to it, from 0 to 1.
         freedom: its degrees of freedom.
         f_statistic: its mean square divided by that of errors; None without degrees of freedom for
             errors.
-        p_value: the probability of so large a statistic by chance; None likewise.
+        p_value: the probability of a statistic at least this large by chance; None likewise.
         significant: whether `p_value` is below the significance level, 1 minus the confidence.
     """
 
@@ -89,14 +89,14 @@ class FactorialResult:
         mean: the mean of all responses; of their natural logarithms in a multiplicative model.
         mean_interval: its confidence interval.
         effects: the effects of factors and interactions, single factors first.
-        error_variation: the share of the variation that no effect explains, of 1.
+        error_variation: the share of the variation that no effect explains, from 0 to 1.
         error_freedom: the degrees of freedom of errors.
         error_deviation: the standard deviation of errors, s; 0 without degrees of freedom.
         quantile: the half-width of an interval in standard errors, by Student's t.
         predicted: the model's prediction for each combination of levels, in the responses' unit.
         residuals: for each combination, in order, the measured values minus the predicted one; of
             the logarithms in a multiplicative model.
-        multiplicative: whether the model is one of logarithms, in which factors multiply.
+        multiplicative: whether the model is fitted to logarithms, so that effects multiply.
     """
 
     factors: tuple[str, ...]

@@ -1,8 +1,8 @@
 """Operational laws: relations that must hold between measured means of any system.
 
 Jain, *The Art of Computer Systems Performance Analysis* (1991), chapter 33; Denning and Buzen, "The
-Operational Analysis of Queueing Network Models" (1978). They assume nothing about distributions, so
-a measurement that violates one has lost or miscounted something.
+Operational Analysis of Queueing Network Models" (1978). The laws assume nothing about
+distributions, so a measurement that violates one has lost or miscounted something.
 """
 
 import math
@@ -43,8 +43,8 @@ def in_system(throughput: float, time: float) -> float:
 
     Args:
         throughput: X, requests per unit of time.
-        time: R, the mean time that a request spends there. With R + Z for R, thinking clients count
-            too.
+        time: R, the mean time that a request spends there; R + Z to include clients
+            that are thinking.
 
     Raises:
         ValueError: an argument is negative or not a number.
@@ -64,7 +64,7 @@ class ClosedLoopCheck:
         response_time: R, as measured.
         think_time: Z, as measured.
         predicted: N/X − Z.
-        difference: that divided by R, less 1.
+        difference: `predicted` divided by R, minus 1.
         in_system: X·(R + Z), which is N by Little's law.
         tolerance: the largest difference, in either direction, for which the law holds.
     """
@@ -100,7 +100,7 @@ def check_closed_loop(
     tolerance: float = 0.02,
     longest: float = 0.0,
 ) -> ClosedLoopCheck:
-    """Compare a measured response time with that of the interactive response time law.
+    """Compare a measured response time with the prediction of the interactive response time law.
 
     Args:
         clients: N; see `interactive_response_time`.
@@ -145,7 +145,7 @@ class OpenLoopCheck:
         throughput: X, as measured.
         response_time: R, as measured.
         predicted: X·R, which is N by Little's law.
-        difference: that divided by N, less 1.
+        difference: `predicted` divided by N, minus 1.
         tolerance: the largest difference, in either direction, for which the law holds.
     """
 

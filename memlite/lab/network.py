@@ -185,10 +185,10 @@ def approximate_mva(
 ) -> NetworkState:
     """Solve a closed network approximately, which takes little time even for many clients.
 
-    The approximation is Schweitzer's; a station with m servers is replaced by one server of a mth
-    of the demand and a delay with the rest (Seidmann's approximation). Throughput is usually within
-    a few per cent of the exact one, but a quarter too low if a station has as many servers as there
-    are clients, which do little else than use it.
+    The approximation is Schweitzer's; a station with m servers is replaced by one server with
+    1/m of the demand, and a delay with the rest (Seidmann's approximation). Throughput is usually
+    within a few per cent of the exact one, but a quarter too low if a station has as many servers
+    as there are clients, and the clients do little but use it.
 
     Args:
         stations: the stations of the network.

@@ -17,9 +17,9 @@ _THRESHOLD = 3.5
 # standard deviation.
 _MEDIAN_DEVIATION = 0.6745
 _MEAN_DEVIATION = 0.7979
-# Pairs of a number of values, and the score that none of up to that many normally distributed
-# values exceeds in 95% of samples. Rounded up, from 400,000 samples of 5 to 20, 25, 26 and 30
-# values, and 60,000 of 31 to 1,000.
+# Pairs of n and a threshold: in 95% of samples of at most n normally distributed values, no score
+# exceeds the threshold. Simulated with 400,000 samples each of 5 to 20, 25, 26 and 30 values, and
+# 60,000 of 31 to 1,000; rounded up.
 _THRESHOLDS = (
     (5, 8.0),
     (6, 5.6),
@@ -66,9 +66,9 @@ def find_outliers(values: Sequence[float], threshold: float = _THRESHOLD) -> tup
 def outlier_threshold(count: int) -> float:
     """Return the threshold that normally distributed values exceed in at most 5% of samples.
 
-    With 3.5, one of five values is an outlier in 21% of samples, and one of ten in 13%. The idea
-    that the threshold depends on the number of values, so that with a given probability none is
-    exceeded in a sample without outliers, is from Davies and Gather, "The Identification of
+    With 3.5, one of five values is an outlier in 21% of samples, and one of ten in 13%. Making the
+    threshold depend on the number of values, so that with a given probability no value of a sample
+    without outliers exceeds it, was proposed by Davies and Gather, "The Identification of
     Multiple Outliers", *Journal of the American Statistical Association* 88 (1993), who also find
     it by simulation.
 
@@ -105,10 +105,10 @@ def find_stalls(values: Sequence[float], threshold: float = _THRESHOLD) -> tuple
     """Return the stalls of a time series of throughput.
 
     A stall consists of successive intervals, each with less than half of the median. Either one of
-    them is an outlier, or their mean is: the mean of k intervals varies by 1/√k of what one does.
+    them is an outlier, or their mean is: the mean of k intervals varies 1/√k times as much as one.
     In a series with high variance, a single interval without any work may be chance, but a whole
-    second is not. The mean does not count at the beginning and at the end, where throughput may
-    grow or fall.
+    second is not. The mean is ignored at the beginning and the end, where throughput may ramp up or
+    down.
 
     Args:
         values: the work done in intervals of equal length.

@@ -107,7 +107,7 @@ def find_saturation(
         throughput: the throughput of each repetition, for each load.
         response_time: the mean response time of each load; None if not known.
         plateau: the share of the highest throughput from which a load counts as saturated.
-        confidence: the confidence level of the intervals, of 1.
+        confidence: the confidence level of the intervals, from 0 to 1.
 
     Raises:
         ValueError: there are fewer than two loads, they are not in order, they have no repetitions,
@@ -187,7 +187,7 @@ def _load(
 
 
 def _best(loads: Sequence[LoadRange], best: int, plateau: float) -> LoadRange:
-    """Return the best load in its range, uncertain because it was selected as the best."""
+    """Return the best load with its range, and whether that is certain despite the selection."""
     if best == len(loads) - 1:
         # If throughput still rises, nothing shows whether this load is on a plateau.
         before = loads[best - 1]

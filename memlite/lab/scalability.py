@@ -49,7 +49,7 @@ class Scalability:
         warnings: what the data cannot support, each in a sentence.
         covariance: the covariance of γ, σ and κ, in this order; empty if the points do not
             determine it.
-        quantile: the quantile of Student's t for the confidence; infinite likewise.
+        quantile: the quantile of Student's t for the confidence; infinite if they do not.
     """
 
     contention: float
@@ -80,7 +80,7 @@ class Scalability:
         if not self.covariance:
             return 0.0, math.inf
         middle = self.throughput(clients)
-        # Derivatives by γ, σ and κ.
+        # Derivatives with respect to γ, σ and κ.
         share = middle / self.rate / clients
         slopes = np.array(
             [

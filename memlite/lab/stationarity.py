@@ -50,7 +50,7 @@ def batch_means(values: Sequence[float], confidence: float = 0.95) -> BatchMeans
     Args:
         values: at least 10, in the order of time. The first few are dropped if the batch size does
             not divide their number.
-        confidence: the confidence level of the interval, of 1.
+        confidence: the confidence level of the interval, from 0 to 1.
 
     Raises:
         ValueError: there are fewer, one is not a number, or the confidence is out of range.
@@ -116,7 +116,7 @@ def find_trend(values: Sequence[float], limit: float = 0.05, confidence: float =
     Args:
         values: at least 20 in the order of time, with a mean above 0.
         limit: the smallest change that counts, as a share of the mean.
-        confidence: the confidence level of the interval, of 1.
+        confidence: the confidence level of the interval, from 0 to 1.
 
     Raises:
         ValueError: there are fewer, one is not a number, or an argument is out of range.

@@ -31,7 +31,7 @@ class Exponentiality:
         statistic: the test statistic.
         critical: the value that it exceeds in 5% of exponential samples.
         distance: the largest difference between the distribution function and that of an
-            exponential distribution with the same mean (Kolmogorov's), of 1.
+            exponential distribution with the same mean (Kolmogorov's), from 0 to 1.
     """
 
     count: int
@@ -93,12 +93,12 @@ class Times:
 
     @property
     def variance(self) -> float:
-        """Their variance; 0 with fewer than two."""
+        """The variance of the times; 0 with fewer than two."""
         return self._squares / (self.count - 1) if self.count > 1 else 0.0
 
     @property
     def cv(self) -> float:
-        """Their coefficient of variation: 1 if exponential, 0 if all are equal."""
+        """The coefficient of variation of the times: 1 if exponential, 0 if all are equal."""
         return math.sqrt(self.variance) / self.mean if self.mean else 0.0
 
 

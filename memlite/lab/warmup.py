@@ -71,7 +71,7 @@ class Transients:
 
     Attributes:
         warm_up: the number of values at the beginning.
-        cool_down: that at the end.
+        cool_down: the number of values at the end.
         known: whether the series is long enough to tell; otherwise both are 0.
         settles: whether it has a steady state; otherwise the warm-up lasts into the second half,
             or the cool-down begins in the first, and both are 0.

@@ -93,7 +93,7 @@ def launched(
             environment=os.environ,
             start=_start,
             start_timeout=_START_SECONDS,
-            # memcached takes up to two seconds to end its threads, and has nothing to save.
+            # memcached takes up to two seconds to stop its threads, and has nothing to save.
             stop_timeout=0 if is_memcached else _STOP_SECONDS,
         )
         try:

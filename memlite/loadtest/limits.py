@@ -95,7 +95,7 @@ def raise_file_limit(clients: int, workers: int) -> None:
     if hard == resource.RLIM_INFINITY:
         hard = needed
     try:
-        # Only root may raise the hard limit, and not everywhere.
+        # Only root may raise the hard limit, and not on every system.
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, max(needed, hard)))
     except (OSError, ValueError):
         raise StartError(

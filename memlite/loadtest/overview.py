@@ -150,7 +150,7 @@ def _fastest(results: Results, found: Sequence[Row], load: str) -> Iterator[str]
 
 
 def _reason(doubts: Mapping[str, str]) -> str:
-    """Return the most common reason for which no more can be said."""
+    """Return the most common doubt, in words."""
     reasons = list(doubts.values())
     most = max(dict.fromkeys(reasons), key=reasons.count)
     return "the load generator is the bottleneck" if most.startswith("the load generator") else most

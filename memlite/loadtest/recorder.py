@@ -136,7 +136,7 @@ class Recorder:
             nothing to do, in nanoseconds.
         spun: processor time of that polling, in nanoseconds; less if the worker was preempted.
         slept: in an open loop, the time for which it slept until shortly before the next arrival.
-        until: in an open loop, when the last request was due, or would have been; 0 before.
+        until: in an open loop, when the worker stopped making requests; 0 before.
         occupancy: in an open loop, counts the requests in the system.
         turn: start of the next interval, in nanoseconds; a client that records something at or
             after that time calls `next_interval` first.

@@ -542,7 +542,7 @@ class SaturationFound:
             more clients than at the highest throughput.
         uncertain: numbers of clients, of any range, whose confidence interval extends into another
             range.
-        knee: smallest number of clients from which on the target is saturated; null if it never
+        knee: smallest number of clients with which the target is saturated; null if it never
             is.
         knee_above: largest number of clients that is certainly below the knee; 0 if none is.
         knee_at_most: smallest number of clients that is certainly not below the knee; null if none

@@ -31,7 +31,7 @@ System = Mapping[str, Any]
 
 @contextlib.contextmanager
 def locked(folder: Path, named: Path | None = None) -> Iterator[None]:
-    """Keep other processes from measuring for the same folder.
+    """Keep other processes from measuring in the same folder.
 
     Args:
         folder: folder for the lock; created if missing.

@@ -113,8 +113,8 @@ def memcached_flags(given: Sequence[Given]) -> list[str]:
     Raises:
         ConfigError: memcached is not installed, or has no such option.
     """
-    # memlite has all of memcached's options, and tells more reliably than memcached's help which
-    # of them take a value.
+    # memlite has all of memcached's options, and its parser is more reliable than memcached's help
+    # about which of them take a value.
     names = memcached.options()
     known = {name: takes for name, takes in server_options().items() if name in names}
     return _flags("--server-option", given, known, names, "memcached")

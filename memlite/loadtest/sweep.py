@@ -40,7 +40,7 @@ class Sweep:
     warnings: tuple[str, ...]
 
     @property
-    def believes_law(self) -> bool:
+    def law_is_plausible(self) -> bool:
         """Whether nothing casts doubt on the law, or on the points to which it is fitted."""
         law = self.law
         return (
@@ -228,7 +228,7 @@ def between(above: float, at_most: float) -> str:
 
 def _law_text(sweep: Sweep) -> str:
     law = sweep.law
-    if law is None or not sweep.believes_law:
+    if law is None or not sweep.law_is_plausible:
         return ""
     low, high = law.peak_clients_interval
     most = sweep.points[-1].clients

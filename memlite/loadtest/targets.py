@@ -53,7 +53,7 @@ BACKEND_NAMES = ("memory", "file", "gcs", "valkey", MEMCACHED, DIRECT)
 memlite."""
 
 _STOP_SECONDS = 30.0
-# Space of an item besides its value, so that values of a megabyte can be measured.
+# Space for an item's overhead, so that values of a megabyte can be measured.
 _ITEM_OVERHEAD = 4096
 _VERSION_TIMEOUT = 5.0  # seconds
 _BUCKET = "memlite-bench"

@@ -73,7 +73,7 @@ class Elsewhere(Protocol):
     """Another machine that reports the resources used by its processes."""
 
     def counters(self, pids: Sequence[int]) -> tuple[MachineTimes, Mapping[int, Counters]]:
-        """Return the machine's times, and the counters of the given processes that still run.
+        """Return the machine's times, and the counters of the given processes that are running.
 
         Raises:
             StartError: the machine does not answer.

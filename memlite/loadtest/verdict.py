@@ -297,7 +297,7 @@ def _machine_warning(results: Results) -> Iterator[str]:
 
 
 def generator_warnings(results: Results) -> Iterator[str]:
-    """Yield where the load generator was the bottleneck, which readers must know before any figure.
+    """Yield warnings that the load generator was the bottleneck, to be shown before any figure.
 
     Args:
         results: see `findings`.

@@ -19,7 +19,7 @@ _DICT_OVERHEAD: Final = 104  # bytes for each dict in addition to itself
 # Bytes of a dict for each entry it has room for: 24 for the entry, and one and a half slots of 2.
 _PER_ENTRY: Final = 27
 _SMALL: Final = 4096  # bytes of a dict that is never rebuilt
-# Share of entries in use below which a dict is rebuilt. It then gets half as many, a third of which
+# Share of entries in use below which a dict is rebuilt. It then has half as many, a third of which
 # are free until it fills up again; this costs 100 ns per set.
 _SPARSE: Final = 0.375
 
@@ -41,7 +41,7 @@ class Index:
     Attributes:
         get: returns the item of a line, or None; replaced whenever `tidy` returns True.
         single: whether there is a single dict, which has the items in insertion order.
-        only: that dict, to store items in without a call of `put`; None if there are several.
+        only: that dict, for storing items without calling `put`; None if there are several.
     """
 
     __slots__ = ("_dicts", "_few", "_filled", "_finds", "_next", "get", "only", "single")
@@ -106,7 +106,10 @@ class Index:
         return [finds[hash(line) % _MANY](line) for line in lines]
 
     def popitem(self) -> tuple[bytes, Item] | None:
-        """Remove any line; return it and its item, or None if empty. Nothing is added meanwhile."""
+        """Remove any line; return it and its item, or None if empty.
+
+        Nothing may be added between calls until it returns None.
+        """
         self._filled = self._filled or len(self._dicts)
         while self._filled > 1 and not self._dicts[self._filled - 1]:
             self._filled -= 1

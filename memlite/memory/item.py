@@ -38,7 +38,7 @@ __all__ = [
 FREQUENCY: Final = 0b11
 """How often it was used recently, up to 3."""
 FETCHED: Final = 0b100
-"""Whether it was read since it was stored."""
+"""Whether it has been read since it was stored."""
 MAIN: Final = 0b1000
 """Whether it is in S3-FIFO's main queue, not in the small one."""
 FULL: Final = 0b10000
@@ -150,7 +150,7 @@ def nameable(key: bytes) -> bool:
 def shared(state: int) -> int:
     """Return the int object that most items with this state share.
 
-    A freshly computed int would take 32 bytes per item that no accounting sees. The states in
+    A freshly computed int would take 32 bytes per item that are not accounted for. The states in
     `memlite.memory.usage.Usage` are shared already.
     """
     if len(_shared_states) >= _MAX_SHARED:
@@ -210,7 +210,7 @@ class Item:
 
     @property
     def fetched(self) -> bool:
-        """Whether the item was read since it was stored."""
+        """Whether the item has been read since it was stored."""
         return bool(self.state & FETCHED)
 
     @property

@@ -75,8 +75,8 @@ class ItemTable:
     Attributes:
         on_evict: as above.
         limit: as above; lower it with `shrink`.
-        excess: returns the bytes of memory used beyond the limit because of fragmentation. Items
-            get that much less.
+        excess: returns the bytes of memory used beyond the limit because of fragmentation. The
+            memory left for items is smaller by that much.
         used: bytes of the items, without the index and the policy.
         flushed: the items removed by the last flush and not yet freed; None for none.
         get_by_line: returns the item that a request line requests, or None if there is none or the
@@ -431,12 +431,12 @@ class ItemTable:
         self.measure()
 
     def discard(self, contents: Contents) -> None:
-        """Leave items that were set aside to `reclaim` to free."""
+        """Hand over items that were set aside to `reclaim`, which frees them."""
         items, policy, _ = contents
         was_last = self._set_aside is items
         if was_last:
             self._set_aside = None
-        # A few are freed at once, which bounds the number of tables that wait.
+        # A table with few items is freed here, which bounds the number of tables waiting.
         if len(policy) >= max(len(self._garbage), 1):
             self._garbage.append((items, policy))
             if was_last:

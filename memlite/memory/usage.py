@@ -59,7 +59,7 @@ class Usage:
         self._set_fast()
 
     def watch(self, watched: bool) -> None:
-        """Take all items off the fast path, or no longer."""
+        """Take all items off the fast path, or allow those that qualify back on it."""
         self._watched = watched
         self._set_fast()
 

@@ -56,7 +56,7 @@ class Access(enum.Enum):
     """The current value: it writes on condition that the value has not changed since."""
 
 
-# Plain attributes, because each command asks for them; mypyc cannot compile an enum's __init__.
+# Plain attributes, because every command reads them; mypyc cannot compile an enum's __init__.
 for _access in Access:
     _access.reads = _access not in (Access.ALONE, Access.BLIND)
     _access.cached = _access in (Access.CACHED, Access.CACHED_OR_CHANGE)

@@ -25,7 +25,7 @@ CLUSTER_KEY: Final = b"AmazonElastiCache:cluster"
 """The key whose ``get`` is the old form of ``config get cluster``."""
 
 CLUSTER_LINE: Final = b"get %b\r\n" % CLUSTER_KEY
-"""The ``get`` of `CLUSTER_KEY`. Without such an item, shortcuts must leave it to command sets."""
+"""The ``get`` of `CLUSTER_KEY`. If there is no such item, shortcuts must not answer it."""
 
 # memcached 1.6 adds these to key and value when it sizes an item: 48 bytes of header, 8 for the cas
 # unique, a NUL after the key, 4 bytes of client flags unless they are 0, and the value's "\r\n".

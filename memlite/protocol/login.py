@@ -16,7 +16,7 @@ __all__ = ["TOKEN_LENGTH", "Attempt", "Credentials", "Farewell", "LoginReader", 
 TOKEN_LENGTH: Final = 16_384
 """The longest user name and password together, in bytes, as in memcached."""
 
-# Anything shorter, "\r" included, ends the connection, as in memcached. That is how quit works
+# Any shorter line, its "\r" included, ends the connection, as in memcached. That is how quit works
 # before authentication.
 _SHORTEST_LINE: Final = 6
 _SHORTEST_READ: Final = 3

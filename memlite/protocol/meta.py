@@ -108,7 +108,7 @@ def decode_key(text: bytes) -> bytes | None:
     padding = digits.find(b"=")
     if padding < 0:
         return b64decode(digits) or None
-    # As in memcached, padding counts anywhere in its group of four, which is the last.
+    # As in memcached, padding may be anywhere in a group of four, which then is the last.
     start = padding & -4
     last = digits[start : start + 4]
     missing = last.count(b"=")

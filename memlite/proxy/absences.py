@@ -22,7 +22,7 @@ from memlite.proxy.notes import Note, adding, notes_of, removing, setting, word_
 __all__ = ["FRESH", "Absence", "Absences", "may_skip"]
 
 FRESH: Final = 1.0
-"""Seconds after a note was sent in which changes may begin under it."""
+"""For how many seconds after a note was sent changes may begin under it."""
 _SLACK: Final = 1.25  # for the time from one look at the notes to the next
 _NODES_A_READ: Final = 50
 _OUT: Final = "it has missed changes by another proxy"
@@ -111,8 +111,8 @@ class Absence:
 
         Args:
             then: called with empty bytes, or with the ``SERVER_ERROR`` line if there is no note.
-            reads: whether the request changes nothing; it then needs no note, but overtakes nothing
-                either.
+            reads: whether the request changes nothing; it then needs no note, but does not overtake
+                earlier requests.
         """
         if reads and self._waiting:
             self._waiting.append(lambda _error: then(b""))

@@ -49,7 +49,7 @@ class Changes:
     Attributes:
         hold_seconds: as above.
         absences: the notes about nodes that miss changes; None if no node can miss any.
-        newest_left: the most seconds that are left to a hold whose change must be over.
+        newest_left: the most seconds that a hold can have left if its change must be over.
         now: the clock.
         holds: how many copies were held.
         left: how many holds were left to expire: another proxy has changed the key meanwhile, or
@@ -76,7 +76,7 @@ class Changes:
         self._behind_flush: deque[Callable[[], None]] | None = None
         self._flush: Callable[[], None] | None = None
         self._bytes = 0
-        self._entered = False  # a read has its turn at all of its keys
+        self._entered = False  # whether a read has its turn at all of its keys
         self._resuming = False
         self.reset()
 

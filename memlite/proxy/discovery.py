@@ -12,13 +12,13 @@ __all__ = ["Discovery"]
 
 _NOT_LISTED: Final = b"SERVER_ERROR nodes on UNIX sockets cannot be listed\r\n"
 _WITH_REPLICAS: Final = (
-    b"SERVER_ERROR nodes are not listed with replicas: changes have to pass a proxy\r\n"
+    b"SERVER_ERROR nodes are not listed with replicas: changes must go through a proxy\r\n"
 )
 _MOVING: Final = (
-    b"SERVER_ERROR nodes are not listed while keys move: requests have to pass a proxy\r\n"
+    b"SERVER_ERROR nodes are not listed while keys move: requests must go through a proxy\r\n"
 )
 _WITH_HOT_KEYS: Final = (
-    b"SERVER_ERROR nodes are not listed with hot keys: changes have to pass a proxy\r\n"
+    b"SERVER_ERROR nodes are not listed with hot keys: changes must go through a proxy\r\n"
 )
 
 

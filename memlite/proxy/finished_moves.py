@@ -19,11 +19,11 @@ _FULL: Final = b"SERVER_ERROR too many requests wait for keys that have moved\r\
 
 
 class FinishedMoves:
-    """Delays requests that would overtake earlier ones, which a finished move still has.
+    """Delays requests that would overtake earlier ones that a finished move is still serving.
 
-    Such a move gets no further requests, so that it is done within a few deadlines, however busy a
-    key is: after that, its requests would miss what other moves do, and copies on other nodes.
-    Delayed requests are sent in order of arrival.
+    A finished move gets no further requests, so that its last request ends within a few
+    deadlines, however busy a key is. A later one would miss the effects of other moves, and copies
+    on other nodes. Delayed requests are sent in order of arrival.
 
     Args:
         find: returns the target of a key.
@@ -91,7 +91,7 @@ class FinishedMoves:
         return waiting if known or any(moving.uses(key) for moving in self._moves) else None
 
     def everyone(self, find: Callable[[], Target]) -> Target:
-        """Return the target of a request for all nodes; `find` is called when it has waited."""
+        """Return the target of a request for all nodes; `find` is called after the wait."""
         return _Waiting(self, None, find)
 
     def send(

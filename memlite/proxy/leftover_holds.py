@@ -40,7 +40,7 @@ def remove_leftover(node: _Primary, key: Key, newest: float, then: Callable[[byt
     Args:
         node: the primary.
         key: the key.
-        newest: the most seconds that are left to a hold whose change must be over.
+        newest: a hold with at most this many seconds left belongs to a change that is over.
         then: called with empty bytes if no hold is left, else with the reply to a request for the
             key.
     """
@@ -60,7 +60,7 @@ def remove_leftover(node: _Primary, key: Key, newest: float, then: Callable[[byt
         if held and (left is None or not 0 <= left <= newest):
             then(odd(node))
             return
-        # If it is another hold by now, the request finds that one.
+        # If another hold has replaced it, the request that follows finds that one.
         node.send(drop(key, number(reply, b"c") or 0), Answer(lambda *_: then(b"")))
 
     node.send(state(key), Answer(seen, reads=True))

@@ -31,7 +31,7 @@ class Merger:
         self._headers: dict[bytes, tuple[bytes, int, int]] = {}
 
     def merge(self, keys: Sequence[tuple[bytes, int]], replies: Sequence[bytes]) -> bytes:
-        r"""Return the items of several replies in the order in which they were asked for.
+        r"""Return the items of several replies in the order of the request.
 
         Args:
             keys: each key with the index of the reply that has it, in the order of the request. The
@@ -76,7 +76,7 @@ class Merger:
             if known is not None:
                 header, length, size = known
                 item = reply[position : position + size]
-                # The whole item is there, and not just a part that ends like one.
+                # The item is complete, not just a part that happens to end with a line feed.
                 if item[:length] == header and len(item) == size and item[-1] == _LF:
                     add(item)
                     position += size

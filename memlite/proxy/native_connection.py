@@ -1,4 +1,4 @@
-"""Client connections whose input is handled in C, where the C module was built."""
+"""Client connections whose input is handled in C, if the C module was built."""
 
 from memlite.core.clock import Clock
 from memlite.protocol.limits import MAX_GET_LENGTH

@@ -64,7 +64,8 @@ class ProxyStatsCollector:
         register: the open connections.
         intake: counts the bytes read whose commands are yet to be carried out.
         unread_replies: the replies held for clients that do not read.
-        queue: the queue that requests pass through, all of them if it has a limit; None for none.
+        queue: the queue that requests pass through (all of them, if it has a limit); None without
+            one.
         slow: the slow log; None without one.
         event_loop: returns the loop the proxy runs on.
         epoch: returns the cluster's epoch; None if there is none.

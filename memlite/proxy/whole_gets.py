@@ -68,7 +68,7 @@ class WholeGets:
         return nodes[self._next]
 
     def by_set(self, keys: Sequence[bytes]) -> dict[ReplicaSet, list[bytes]]:
-        """Return the replica sets of keys, with their keys, each once."""
+        """Group the keys, without duplicates, by replica set."""
         sets: dict[ReplicaSet, list[bytes]] = {}
         for key in dict.fromkeys(keys):
             sets.setdefault(self._set_of(key), []).append(key)

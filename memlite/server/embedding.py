@@ -128,7 +128,7 @@ async def serve(
     event loop's exception handler. At the end, connections finish work in progress, then the
     backend is closed. Several servers may run on one loop.
 
-    The memory limit applies to items as they are counted. Unlike the command, this server does not
+    The memory limit applies to the counted size of items. Unlike the command, this server does not
     measure the memory of the process, which contains the rest of the program.
 
     Args:

@@ -25,7 +25,7 @@ _log = logging.getLogger("memlite")
 _DRAIN_SECONDS = 1.0
 _GRACEFUL_SECONDS = 10.0
 # How long to wait, after clients have disconnected, for commands that the store has yet to carry
-# out. By default, the store has as long for each. Commands queued behind them are not started.
+# out. By default, the store has the same time for each. Commands queued after them are not started.
 _SETTLE_SECONDS = 5.0
 # Connections accepted in one batch. asyncio accepts up to its backlog before it serves any, and
 # connections over -c stay open for a few iterations; process.raise_file_limit reserves file

@@ -33,6 +33,6 @@ COMMON = (
 
 
 def import_all(names: Sequence[str] = MODULES) -> None:
-    """Import modules now, by default all, as the process may be about to lose access to files."""
+    """Import modules now (default: all), as the process may be about to lose access to files."""
     for name in names:
         importlib.import_module(name)

@@ -99,7 +99,7 @@ class Server:
         config: as above.
         counters: the counters.
         engine: carries out commands.
-        hotkeys: the keys most often asked for.
+        hotkeys: the most requested keys.
         http: serves HTTP; None without ``--http``.
         instrumentation: decides which reads are sampled, traced or watched.
         lifecycle: starts and stops the server.
@@ -504,7 +504,7 @@ class Server:
                 f"--otlp: {error.name} is not installed: pip install 'memlite-cache[otel]'"
             ) from None
         address = next((str(one.port or one.file) for one in self.listeners), "")
-        service, worker = assemble(config.otlp, address, METRICS, self._what_is_exported())
+        service, worker = assemble(config.otlp, address, METRICS, self._source_of_exports())
         if self._traced_one_in:
             self._trace_requests(worker.put_span)
         self._measure_store()
@@ -526,7 +526,7 @@ class Server:
 
         self._record_operation = record
 
-    def _what_is_exported(self) -> "Callable[[], Snapshot] | None":
+    def _source_of_exports(self) -> "Callable[[], Snapshot] | None":
         return self._exported
 
     def _exported(self) -> "Snapshot":

@@ -54,8 +54,9 @@ class Options:
         raw: whether to show values unchanged.
         json: whether to show each reply as a JSON object.
         live: ``latency`` or ``stat``, to show that view instead; empty for neither.
-        repeat: how often to carry out the command, or lines of `live`; negative for no end.
-        interval: seconds between two of these.
+        repeat: how many times to carry out the command, or how many lines of `live` to show; -1 for
+            no limit.
+        interval: seconds between repetitions, or between lines.
         value_from_input: whether the value of the command is read from standard input.
         timeout: seconds; None for no limit.
         value_length: limit for values, in bytes.
@@ -165,7 +166,7 @@ def tls_context(options: Options) -> ssl.SSLContext | None:
     """Return the context for the connection that the options describe; None for plain text.
 
     Raises:
-        ConfigError: a file cannot be read, or is not what it should be.
+        ConfigError: a file cannot be read, or is not valid.
     """
     if not options.tls:
         return None

@@ -95,8 +95,8 @@ class Session:
 
         Args:
             source: provides the lines.
-            interactive: whether the session survives ctrl-c, which ends a command, and an
-                unreachable server.
+            interactive: whether the session survives an unreachable server, and ctrl-c, which then
+                ends only the current command.
         """
         while True:
             try:
@@ -190,7 +190,7 @@ class Session:
                 self._suggest(request.words)
 
     def _suggest(self, words: tuple[bytes, ...]) -> None:
-        """Name the command that an unknown one was probably meant to be."""
+        """Suggest a known command with a similar name, if the command was unknown."""
         name = clean(words[0]) if words else ""
         if name not in self.dialect.commands:
             close = difflib.get_close_matches(name, self.dialect.commands, 1)

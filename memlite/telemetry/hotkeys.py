@@ -15,7 +15,8 @@ __all__ = ["Estimates", "HotKeys", "SpaceSaving", "merge_estimates"]
 
 Estimates = tuple[float, float, list[tuple[bytes, float, float, float]]]
 """The estimated number of all requests, seconds since the first, and estimates for each key, the
-hottest first: requests for it, by how much that may be too high, how many were not mere reads."""
+hottest first: requests for it, by how much that number may be too high, and how many were not mere
+reads."""
 
 
 class SpaceSaving:
@@ -133,7 +134,7 @@ class HotKeys:
         self._sketch.compact()
 
     def record_changes(self, keys: Sequence[bytes]) -> None:
-        """Count the keys of a sampled command that is no mere read, in addition to `record`."""
+        """Count the keys of a sampled command that is not a mere read, in addition to `record`."""
         changes = self._changes
         if len(changes) > self._MOST_CHANGES:
             counted = self._sketch.keys()

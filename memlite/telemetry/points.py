@@ -16,10 +16,10 @@ class Point:
 
     Attributes:
         figures: the values of `FIGURES`, in their order; None for a missing value.
-        durations: for each class of commands, how many of the measured ones took how long: pairs
-            of a class of `Durations` and a number, where 0 stands for below the first of
-            `DURATION_LIMITS`, 1 for below the second, and so on. Empty classes are absent.
-            `WAITING` is the time in a proxy's queue.
+        durations: for each class of commands, a histogram of the measured durations: pairs of a
+            class of `Durations` and a count. Class 0 is below the first of `DURATION_LIMITS`,
+            class 1 below the second, and so on. Empty classes are absent. `WAITING` is the time
+            in a proxy's queue.
     """
 
     figures: tuple[float | None, ...]

@@ -45,7 +45,7 @@ class NodeStats:
         share: its share of the hashes of keys, from 0 to 1, not counting replicas and the gutter.
         next_share: its share after the current move of keys; None without a move.
         service: the time from a write to the reply to its last request, measured for one write at a
-            time; None for several nodes, as adding it up would take long.
+            time; None for several nodes, as the sum would take long.
     """
 
     name: str
@@ -72,9 +72,9 @@ class QueueStats:
     """Waiting requests: for a worker or, without a limit, for the next write to their nodes.
 
     Attributes:
-        in_flight_limit: how many requests may be with the nodes at a time; None for no limit. Then
-            times are sampled, and no request is refused, expires or is dropped.
-        in_flight: how many requests are with the nodes.
+        in_flight_limit: how many requests may be in flight to nodes at a time; None for no limit.
+            Then times are sampled, and no request is refused, expires or is dropped.
+        in_flight: how many requests are in flight to nodes.
         length: how many requests wait.
         arrivals: requests received; without a limit, requests passed to nodes.
         refused: requests refused, as too many were waiting.
@@ -123,10 +123,10 @@ class ProxyStats:
         version: the version of the topology, for clients; it rises with each change.
         epoch: the epoch of the cluster; None without one.
         hash: how keys are distributed.
-        replicas: on how many nodes each item is.
+        replicas: how many nodes store each item.
         multigets: retrievals that were sent to several nodes.
         failed_requests: requests, or parts of one, that were answered with an error of the proxy.
-        failed_shards: parts of retrievals whose keys were misses, as a node failed.
+        failed_shards: parts of retrievals whose keys were reported as misses, as a node failed.
         replica_reads: reads that were sent to a replica.
         gutter_requests: requests sent to the gutter; None without a gutter.
         hot_keys: keys that have copies on all nodes.

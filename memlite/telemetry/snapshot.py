@@ -133,7 +133,7 @@ class WatchStats:
 
 @dataclass(frozen=True, slots=True)
 class TlsStats:
-    """TLS of a server that speaks it; failed handshakes are among the counters.
+    """The TLS statistics of a server; failed handshakes are among the counters.
 
     Attributes:
         certificate_age: seconds since the certificates were last read.
@@ -405,7 +405,7 @@ class ItemClassStats:
         age: seconds since the oldest of them was last used; 0 without items.
         evicted: items evicted to make room.
         evicted_nonzero: those among them with an expiry time.
-        evicted_time: seconds since the last use of the item evicted last, at its eviction.
+        evicted_time: seconds for which the last evicted item had not been used.
         evicted_unfetched: evicted items that were never read.
         reclaimed: expired items whose place was taken by another.
         crawler_reclaimed: expired items the crawler has found.
@@ -457,11 +457,11 @@ FSYNC: Final = ("fsync", "ok")
 """An fsync of a journal, among `Snapshot.operations`."""
 
 DURATION_LIMITS: Final = tuple(1 << power for power in range(10, 35))
-"""Upper limits of the classes in which `Durations` counts, in nanoseconds: 1 µs to 17 s."""
+"""Upper limits of the buckets in which `Durations` counts, in nanoseconds: 1 µs to 17 s."""
 
 
 class Exemplar(NamedTuple):
-    """The last request of a class of durations that was traced.
+    """The last traced request whose duration is in a bucket.
 
     Attributes:
         span: its span.
@@ -475,13 +475,13 @@ class Exemplar(NamedTuple):
 
 
 class Durations(NamedTuple):
-    """How long things took, counted in classes.
+    """How long things took, counted in buckets.
 
     Attributes:
         samples: how many were measured.
         total: their sum in nanoseconds.
         below: how many of them were below each of `DURATION_LIMITS`.
-        exemplars: by class, where 0 stands for below the first limit, 1 for below the second, and
+        exemplars: by bucket, where 0 stands for below the first limit, 1 for below the second, and
             so on.
     """
 
@@ -505,7 +505,7 @@ class EvictedStats(NamedTuple):
     Attributes:
         class_id: 1 for the smallest class.
         evicted: how many.
-        idle: seconds for which the item evicted last had not been used.
+        idle: seconds for which the last evicted item had not been used.
     """
 
     class_id: int
@@ -515,7 +515,7 @@ class EvictedStats(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HttpStats:
-    """Connections to the HTTP port that were closed for want of room.
+    """Connections to the HTTP port that were closed for lack of room.
 
     Attributes:
         refused: new connections, as all others were being answered.

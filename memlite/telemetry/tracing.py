@@ -163,7 +163,7 @@ class Tracer:
         return request
 
     def forget(self, request: Request) -> None:
-        """Forget a request that is over, or turned out to be none."""
+        """Forget a request that is over, or turned out not to be one."""
         self._open.discard(request)
 
     def measured(self, command_class: str, exemplar: Exemplar) -> None:

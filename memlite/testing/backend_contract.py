@@ -49,7 +49,7 @@ __all__ = ["COMMANDS", "BackendContract", "Client", "ModelMachine", "TestedServe
 
 START = 1_800_000_000.0
 MEGABYTE = 1024 * 1024
-# Larger than any limit that a value meets: 16 MiB of held writes, 8 MiB of a near cache.
+# Larger than any limit that applies to a value: 16 MiB of held writes, 8 MiB of a near cache.
 LARGE = 17 * MEGABYTE
 SECONDS = 60
 
@@ -475,7 +475,7 @@ class BackendContract:
 
         run(test)
 
-    def test_times(self) -> None:
+    def test_expiry_times(self) -> None:
         async def test() -> None:
             async with self.tested.running() as client:
                 await client.store(b"short", b"1", exptime=10)

@@ -54,8 +54,7 @@ class Figures:
         gets: keys requested.
         sets: values sent.
         hits: keys found.
-        latency: the 99th percentile of the time that a get takes the server, in seconds, since its
-            start.
+        latency: the 99th percentile of the server's time for a get since its start, in seconds.
         memory: memory used by items.
         memory_limit: memory that items may use.
         items: the number of items.

@@ -37,7 +37,7 @@ class _Nowhere(asyncio.Transport):
 
 
 def _each(form: bytes) -> list[bytes]:
-    """Return a command for each key, which replaces K in `form`."""
+    """Return `form` once for each key, with K replaced by the key."""
     return [form.replace(b"K", b"key%017d" % number) for number in range(_KEYS)]
 
 

@@ -1,4 +1,4 @@
-"""Count the instructions of each command with valgrind, those of memlite or those of a memcached.
+"""Count the instructions of each command with valgrind, in memlite or in a memcached.
 
 Counts from received bytes to the reply, without sockets, kernel, event loop and garbage collector;
 no read is sampled. For a peer, the whole process is counted, without the kernel. Other load on the
@@ -27,13 +27,14 @@ _PER_WRITE: Final = (1, 16, 64)
 _VALUE: Final = b"v" * 100
 _FAR: Final = 10**8  # reads until one is sampled
 _SETTLED: Final = 0.3  # seconds of silence after which a peer counts as done
-# The files that a peer may open. valgrind takes twelve of them, and refuses any other limit.
+# The limit on the files that a peer may open. valgrind takes twelve of them, and does not let the
+# peer set another limit.
 _FILES: Final = 1024
 _VALGRIND: Final = ("valgrind", "--tool=callgrind")
 
 
 def _each(form: bytes) -> list[bytes]:
-    """Return a command for each key, which replaces K in `form`."""
+    """Return `form` once for each key, with K replaced by the key."""
     return [form.replace(b"K", key) for key in _KEYS]
 
 
@@ -172,7 +173,7 @@ class _Nowhere:
 
 
 def _first(commands: list[bytes]) -> bytes:
-    """Return a command after which the protocol is known."""
+    """Return a command that tells the server which protocol the client speaks."""
     return struct.pack(">BBHB19x", 0x80, 10, 0, 0) if commands[0][0] == 0x80 else b"get x\r\n"
 
 
@@ -297,7 +298,7 @@ def _send(link: socket.socket, commands: list[bytes], per_write: int) -> None:
 
 
 def count_peer(names: Sequence[str], path: str) -> dict[str, list[float]]:
-    """Return the same for a memcached, whose whole process is counted."""
+    """Return the same as `count` for a memcached, whose whole process is counted."""
     found: dict[str, list[float]] = {}
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -346,7 +347,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="COMMAND", help="default: all")
     parser.add_argument("--python", action="store_true", help="measure the pure Python version")
-    parser.add_argument("--shared", action="store_true", help="worker with a shared table (-t)")
+    parser.add_argument(
+        "--shared", action="store_true", help="measure a worker with a shared table (-t)"
+    )
     parser.add_argument("--peer", help="measure this memcached instead")
     parser.add_argument("--inner", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

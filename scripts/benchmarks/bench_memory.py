@@ -2,8 +2,8 @@
 
 Three figures: the memory of an item with a 20-byte key and a 100-byte value; the memory of an idle
 connection; and how far a server grows beyond ``-m`` while values of 10 to 10,000 bytes come and go,
-in phases of different sizes, for many times the budget. Needs Linux, two cores, a C compiler and
-memcached; see ``--help``.
+in phases of different sizes, which write many times the budget in total. Needs Linux, two cores, a
+C compiler and memcached; see ``--help``.
 """
 
 import argparse
@@ -148,7 +148,7 @@ def kib_per_connection(contestant: Contestant, cores: tuple[int, int], connectio
 
 
 def _until(wire: Wire, connections: int) -> None:
-    """Wait until the server has accepted all of them.
+    """Wait until the server has accepted this many connections.
 
     Raises:
         BenchError: it has not done so after 10 seconds.

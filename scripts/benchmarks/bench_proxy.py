@@ -35,9 +35,9 @@ from harness.proxies import PEER, Proxy, memcached_proxy, memlite_proxy, nutcrac
 from harness.requests import Sizes, commands
 from harness.scenarios import Cost, Measurement, Scenario, Setting, costs, measure
 
-_MEGABYTES: Final = 1024  # of a node: no item is evicted
+_MEGABYTES: Final = 1024  # for each node, so that no item is evicted
 
-_COMMANDS_SECONDS: Final = 0.1  # of --seconds, because there are many of them
+_COMMANDS_SECONDS: Final = 0.1  # as a share of --seconds, because there are many commands
 
 Rows = list[dict[str, Any]]
 
@@ -238,8 +238,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         action="append",
         choices=["all", *_commands()],
         default=[],
-        help="measure this command of the text protocol instead, or all, beside memcached's proxy;"
-        " a tenth of --seconds for each (repeatable; any other word lists them)",
+        help="instead of loads, measure this command of the text protocol, or all, on memlite's"
+        " and memcached's proxies; a tenth of --seconds for each (repeatable; an unknown name"
+        " lists the valid ones)",
         metavar="NAME",
     )
     who.add_options(parser)

@@ -1,8 +1,8 @@
-"""What a proxy costs with more nodes, and with more keys.
+"""Measure how the cost of a proxy depends on the number of nodes and of keys.
 
-Instructions per get, by callgrind, with 3 to 100 memcacheds behind it, and those of twemproxy if it
-is named, beside how often either writes to a node and reads from one; and the proxy's memory after
-gets of ten thousand and of a million different keys.
+With 3 to 100 memcached nodes, callgrind counts the instructions per get, and how often the proxy
+writes to a node and reads from one; likewise for twemproxy if --nutcracker is given. The other
+figure is the proxy's memory after gets of ten thousand to a million different keys.
 
 Needs memcached and valgrind. It measures no times, so it can run on a busy machine.
 """
@@ -27,7 +27,7 @@ from harness.proxies import nutcracker
 
 _KEYS = 300  # at least, and at least one per connection
 _PASSES = 10  # over all keys, while instructions are counted
-_IDLE = 2.0  # seconds of counting a proxy without requests
+_IDLE = 2.0  # seconds for which a proxy without requests is measured
 _PIPELINE = 100
 _SECONDS = 300.0  # for a proxy under callgrind to start
 _WRITES = re.compile(r"(?:__|__GI_|__GI___|__libc_)?(?:write|writev|send|sendto|sendmsg)")
@@ -95,7 +95,7 @@ def _nodes(count: int, program: str) -> Iterator[str]:
         for port in ports:
             _connect(port).close()
         yield ",".join(f"127.0.0.1:{port}" for port in ports)
-        for process in started:  # together, as one takes a while to end
+        for process in started:  # all at once, as each takes a while to end
             process.terminate()
 
 
@@ -117,7 +117,7 @@ def _proxy(nodes: str, port: int) -> list[str]:
 def _get_all(pid: int, socks: Sequence[socket.socket], keys: Sequence[bytes]) -> None:
     """Get each key once, with one request per connection at a time.
 
-    The proxy is stopped while requests are sent: so they arrive together, whatever the load.
+    The proxy is stopped while requests are sent, so that they arrive together, whatever the load.
     """
     for at in range(0, len(keys), len(socks)):
         some = list(zip(socks, keys[at : at + len(socks)], strict=False))
@@ -198,7 +198,7 @@ def cost(nodes: int, memcached: str, connections: int, peer: str | None = None) 
         each_second = _counted(out.with_name("callgrind.1"))[0] / idle
         total, calls = _counted(out.with_name("callgrind.2"))
     gets = _PASSES * len(keys)
-    writes = _number(calls, _WRITES) / gets - 1  # one is to the client, and from it
+    writes = _number(calls, _WRITES) / gets - 1  # one write is to the client, and one read from it
     reads = _number(calls, _READS) / gets - 1
     return Cost(total / gets, (total - each_second * busy) / gets, writes, reads, each_second)
 

@@ -1,8 +1,9 @@
 """Measure what clients notice while a cluster grows from three nodes to five, and shrinks again.
 
-Clients read and write through one proxy at a fixed rate; what they read is there. The figures are
-the hit ratio and the 99th percentile of the response time in each second, and how long each move
-took. Everything runs on this machine, so the mover and the nodes compete with the clients.
+Clients read and write through one proxy at a fixed rate; all keys are stored beforehand. The
+figures are the hit ratio and the 99th percentile of the response time in each second, and how long
+each move took. Everything runs on this machine, so the mover and the nodes compete with the
+clients.
 """
 
 import argparse

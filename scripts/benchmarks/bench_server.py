@@ -1,6 +1,6 @@
 """Compare the costs of memlite and memcached, measured in the same run.
 
-Figures of one machine say little about another, and those of a shared machine change from minute
+Figures from one machine say little about another, and those of a shared machine change from minute
 to minute. Therefore each round measures the servers one right after the other, and the result is
 the ratio within a round. Needs Linux, two cores, a C compiler and memcached; see ``--help``.
 bench_memory.py measures memory, bench_stalls.py measures stalls.
@@ -85,7 +85,7 @@ def show_eviction(setting: Setting, megabytes: int) -> Rows:
         )
         if row.refused:
             print(
-                f"    of its {row.sets:,} sets {row.refused:,} were refused for lack of memory",
+                f"    {row.refused:,} of its {row.sets:,} sets were refused for lack of memory",
                 flush=True,
             )
     return [one.as_json() for one in measured]
@@ -285,7 +285,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     group.add_argument("--key-size", type=int, default=Sizes().key, help="bytes (default: 20)")
     group.add_argument("--value-size", type=int, default=Sizes().value, help="(default: 100)")
     group.add_argument(
-        "--items", type=int, default=0, metavar="N", help="other items, stored before (default: 0)"
+        "--items", type=int, default=0, metavar="N", help="other items, stored first (default: 0)"
     )
     group.add_argument(
         "--command-threads", type=int, default=1, metavar="N", help="-t of servers (default: 1)"

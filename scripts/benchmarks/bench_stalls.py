@@ -4,7 +4,7 @@ A probe requests one key a thousand times a second on its own connections, at ti
 depend on the replies; response times are measured from these times. Meanwhile other connections
 flush or scan a million items, store two million, store three million in a full cache, or transfer
 large values, some of which displace thousands of small ones. memlite is compared with memcached,
-and each of them with itself when idle, which shows the disturbance by the machine. Needs Linux, two
+and each of them with itself when idle, which shows the noise of the machine. Needs Linux, two
 cores, a C compiler and memcached; see ``--help``.
 """
 

@@ -1,10 +1,10 @@
 """Measure what HTTP and OpenTelemetry cost a server, in processor time and in response times.
 
-Servers with and without them run at the same time and are measured in turn, so that what else the
-machine does concerns all alike. First, each is asked as fast as it can answer; the figure is the
-processor time per operation, that of the exporting thread included. Then, two of them get requests
-at half of that rate, one of them with a scraper that asks for the metrics once a second. Needs
-Linux, two cores and a C compiler.
+Servers with and without them run at the same time and are measured in turn, so that other load on
+the machine affects all of them equally. First, each receives requests as fast as it can answer; the
+figure is the processor time per operation, including that of the exporting thread. Then, two of
+them receive requests at half of that rate, and one of these is scraped for its metrics once a
+second. Needs Linux, two cores and a C compiler.
 
 ``--instructions`` counts the instructions of some commands instead, from `data_received` to
 `write`, for which it needs valgrind; other checkouts can be compared with ``--variant``.

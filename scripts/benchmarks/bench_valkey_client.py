@@ -3,10 +3,10 @@
     python scripts/benchmarks/bench_valkey_client.py
 
 Each client sets and gets the same keys (100-byte values), several at a time; the server is a
-separate process, which this script starts. Prints this process's CPU time per operation, user and
-system, with that of all its threads, as a ratio to that of redis-py's pipelines in the same round,
-and operations per second: medians of interleaved rounds, so that other load on the machine affects
-all of them. Needs ``memlite-cache[valkey]`` and valkey-server or redis-server; rows of clients that
+separate process, which this script starts. Prints the CPU time per operation of this process and
+all its threads (user and system), its ratio to that of redis-py's pipelines in the same round, and
+operations per second: medians of interleaved rounds, so that other load on the machine affects all
+clients. Needs ``memlite-cache[valkey]`` and valkey-server or redis-server; rows of clients that
 are not installed are skipped, with a message.
 
 With ``--through``, it measures a memlite server in front of the store instead, with as many clients
@@ -136,7 +136,7 @@ class RedisPy(Way):
 
 
 class Pipelines(RedisPy):
-    """redis-py, with as many commands in each pipeline as would be in progress."""
+    """redis-py, with `at_once` commands in each pipeline."""
 
     async def run(self, operation: str, count: int) -> None:
         """Carry out an operation `count` times."""
@@ -322,7 +322,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--count", type=int, default=6400, help="operations of each kind per round")
     parser.add_argument("--at-once", type=int, default=64, help="operations in flight")
-    parser.add_argument("--through", action="store_true", help="measure a server in front of it")
+    parser.add_argument(
+        "--through", action="store_true", help="measure memlite in front of the store"
+    )
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     with server() as port:

@@ -1,13 +1,13 @@
-"""Print a Markdown table of miss ratios of memlite's eviction policies and of others.
+"""Print a Markdown table of the miss ratios of memlite's eviction policies and of others.
 
-The others are from libCacheSim, if it is installed (requirements/libcachesim.in). The size of an
-item is the size that memlite accounts for, with all policies; the capacity is a share of the total
-size of all items in a trace. The table of several workers (`-t`) has everything in that capacity,
-its index too, and items are smaller there; "-" is where that is too little for it.
+The others are from libCacheSim, if it is installed (requirements/libcachesim.in). For all policies,
+the size of an item is the size that memlite accounts for, and the capacity is a share of the total
+size of all items in a trace. For the table that several workers share (`-t`), the capacity includes
+the index, but items are smaller; "-" means that the capacity is too small for that table.
 
-With --servers, traces are replayed against real servers instead, memcached among them, all with the
-same `-m`. So everything counts as each of them counts it, and what their processes grew by is
-printed as well.
+With --servers, traces are replayed against real servers instead, including memcached, all with the
+same `-m`. Each server accounts for items in its own way, so the growth of its process is printed as
+well.
 
     python scripts/benchmarks/hit_ratios.py [--items 50000] [--requests 300000]
     python scripts/benchmarks/hit_ratios.py --servers [--megabytes 8,32] [--trace FILE]
@@ -32,8 +32,8 @@ from memlite.memory.usage import MASK, Usage
 
 Trace = list[int]
 OTHERS = {"S3-FIFO": "S3FIFO", "SIEVE": "Sieve", "ARC": "ARC", "W-TinyLFU": "WTinyLFU"}
-# libCacheSim's tables have this power of two of places. With its default, 24, most time is spent on
-# memory that stays empty.
+# libCacheSim's hash tables have 2 to the power of this slots. With its default, 24, most time is
+# spent on memory that stays empty.
 HASH_POWER = 16
 OURS = {"memlite, s3fifo": "s3fifo", "memlite, lru": "lru"}
 SHARED = "memlite -t"

@@ -75,9 +75,9 @@ static int poller;
 static char *keys; /* `opt.key_size` bytes each */
 static char *set_tail; /* of a set request: everything after the key */
 static size_t set_tail_length;
-static uint64_t random_state, due_state, noticed_state; /* the last two of the same sequence */
-static double *shares;  /* with --skew: of each key, how much of its column is its own */
-static uint32_t *others; /* whose the rest of the column is */
+static uint64_t random_state, due_state, noticed_state; /* the last two yield the same sequence */
+static double *shares;  /* with --skew: the part of each key's column that is its own */
+static uint32_t *others; /* the key to which the rest of the column belongs */
 
 /* The current phase: the prefill, or the run. */
 static int prefilling;
@@ -93,7 +93,7 @@ static volatile sig_atomic_t terminated;
 static long busy; /* connections that wait for replies */
 static uint64_t requests, gets, sets, hits, refused, bytes_in, bytes_out;
 static struct histogram latency;
-static struct histogram lateness; /* from the time a batch is due to the time we notice */
+static struct histogram lateness; /* from when a batch is due until the program notices */
 
 static void fail(const char *format, ...) {
     va_list arguments;
@@ -129,8 +129,9 @@ static uint32_t random_below(uint32_t end) {
     return random_from(&random_state, end);
 }
 
-/* A key by Zipf's law: that of rank n in proportion to n^-skew. Walker's alias method (ACM TOMS 3,
- * 1977): keys with less than the mean share their column with one that has more. */
+/* Prepare the choice of keys by Zipf's law: the probability of the key of rank n is proportional to
+ * n^-skew. Walker's alias method (ACM TOMS 3, 1977): a key that is less probable than the mean
+ * shares its column with one that is more probable. */
 static void prepare_skew(void) {
     long count = opt.keys, few = 0, many = 0;
     double sum = 0;
@@ -154,7 +155,7 @@ static void prepare_skew(void) {
         }
     }
     while (many > 0) shares[spare[--many]] = 1;
-    while (few > 0) shares[lacking[--few]] = 1; /* all that rounding has left of them */
+    while (few > 0) shares[lacking[--few]] = 1; /* left over because of rounding errors */
     free(lacking);
     free(spare);
 }
@@ -298,7 +299,7 @@ static void finish_batch(struct connection *c) {
     }
 }
 
-/* The interval to the next batch; on average, operations come at `opt.rate` per second. */
+/* The interval to the next batch, so that there are `opt.rate` operations per second on average. */
 static uint64_t random_gap(uint64_t *state) {
     double uniform = (random_from(state, UINT32_MAX) + 1.0) / UINT32_MAX;
     double of_gets = (double)opt.gets / (double)(opt.gets + opt.sets);
@@ -306,7 +307,7 @@ static uint64_t random_gap(uint64_t *state) {
     return 1 + (uint64_t)(-log(uniform) * operations * 1e9 / opt.rate);
 }
 
-/* Send the batches that are due, as far as connections are free. */
+/* Send the batches that are due, as long as a connection is free. */
 static void send_due(void) {
     while (next_due != 0) {
         uint64_t time = now();
@@ -505,21 +506,21 @@ static double run(int prefill, long operations, double seconds) {
 static const char usage[] =
     "usage: loadgen --port N [options]\n"
     "  --connections N   (50)\n"
-    "  --seconds S       run that long, or\n"
-    "  --operations N    until so many operations; with neither, only --prefill\n"
+    "  --seconds S       run for this long, or\n"
+    "  --operations N    for this many operations; with neither, only --prefill\n"
     "  --gets G --sets S ratio of requests (10 and 1)\n"
-    "  --rate R          operations per second in open loop; without, closed loop\n"
+    "  --rate R          operations per second in open loop (default: closed loop)\n"
     "  --value-size N    bytes (100)\n"
     "  --key-size N      bytes, 12 to 250 (12)\n"
-    "  --exptime N       of sets, as the protocol has it (0: never)\n"
-    "  --keys N          taken at random (10000)\n"
-    "  --skew S          by Zipf's law with this exponent (0: all alike)\n"
+    "  --exptime N       of sets, as in the protocol (0: never)\n"
+    "  --keys N          chosen at random (10000)\n"
+    "  --skew S          choose keys by Zipf's law with this exponent (0: uniformly)\n"
     "  --absent          get keys that do not exist\n"
     "  --pipeline P      requests per write (1)\n"
     "  --multiget M      keys per get, each counted as one operation (1)\n"
-    "  --prefill         store every key once before\n"
-    "  --refusals        sets may be refused for lack of memory, and are counted (in the run)\n"
-    "  --meta            mg instead of get, of one key\n"
+    "  --prefill         store every key once before the run\n"
+    "  --refusals        in the run, count sets refused for lack of memory instead of failing\n"
+    "  --meta            mg instead of get, for one key per request\n"
     "  --deletes         delete instead of set, after --prefill\n"
     "  --hold            once all connections are served, print a line and wait for one; after\n"
     "                    the run, keep them until the input ends\n"
@@ -611,7 +612,7 @@ int main(int argc, char **argv) {
     prepare();
     if (opt.prefill) seconds = run(1, opt.keys, 0);
     if (opt.hold) {
-        /* One batch each, so that the server has taken all connections. */
+        /* One batch each, so that the server has accepted all connections. */
         run(0, opt.connections * opt.pipeline * opt.multiget, 0);
         puts("ready");
         fflush(stdout);

@@ -156,7 +156,7 @@ def _python(library: Library, folder: Path) -> Command:
     )  # fmt: skip
     archive = next(folder.glob("*.tar.gz"))
     with tarfile.open(archive) as packed:
-        # Before 3.11.4 there are no filters. The hash of the archive is known.
+        # Python before 3.11.4 has no extraction filters; the archive is pinned by its hash.
         filters: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
         packed.extractall(folder, **filters)
     source = folder / archive.name.removesuffix(".tar.gz")

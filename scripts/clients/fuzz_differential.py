@@ -7,7 +7,7 @@
     PYTHONPATH=. .venv/bin/python scripts/clients/fuzz_differential.py --proxy
 
 It needs memcached 1.6.45 or later (`MEMLITE_TEST_MEMCACHED` is its path). A difference is reduced
-to a minimal conversation and printed with the seed that makes it again.
+to a minimal conversation and printed with the seed that reproduces it.
 """
 
 import argparse

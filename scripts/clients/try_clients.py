@@ -94,7 +94,7 @@ class Laboratory:
 
 
 def _nodes(stack: contextlib.ExitStack) -> list[RunningServer]:
-    """Start the nodes of a proxy: memcacheds if there is one."""
+    """Start a proxy's nodes: memcached servers if memcached is installed, else memlite."""
     kind = "memlite" if memcached_path() is None else "memcached"
     return [stack.enter_context(running(kind)) for _ in range(3)]
 

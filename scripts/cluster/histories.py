@@ -1,4 +1,4 @@
-"""Check that what clients of two proxies see is linearizable while nodes fail, come and go.
+"""Check that what clients of two proxies see is linearizable while nodes fail, join and leave.
 
     PYTHONPATH=. .venv/bin/python scripts/cluster/histories.py --count 200
     PYTHONPATH=. .venv/bin/python scripts/cluster/histories.py --faults killed,back --seed 7
@@ -6,10 +6,10 @@
 All keys have replicas. A history is 500 operations or more of six clients, and is checked key by
 key. Faults are ``paused`` (for longer than the deadline), ``killed`` (for good), ``back`` (killed,
 and started again, empty), ``added`` and ``drained``, with each configuration of replicas that
-promises something then, in front of memlite and, if there is one, memcached. A table says how many
-histories, operations and violations there were; each violation is printed as well.
+gives a guarantee for the fault, in front of memlite and, if installed, memcached. A table says how
+many histories, operations and violations there were; each violation is printed as well.
 
-A seed decides what clients send. Which of their requests meet is up to the machine.
+The seed determines what clients send; which requests overlap depends on timing.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""Write alerts and boards from the definitions of the metrics.
+"""Write alerts and dashboards from the definitions of the metrics.
 
-They are deploy/monitoring/alerts.yaml for Prometheus and grafana.json for Grafana, and
+The files are deploy/monitoring/alerts.yaml for Prometheus and grafana.json for Grafana, and
 terraform/monitoring_alerts.json and monitoring_dashboard.json for Cloud Monitoring. ``--check``
-only compares them. Run it after changing a metric: ``.venv/bin/python
+only checks that they are up to date. Run it after changing a metric: ``.venv/bin/python
 scripts/docs/write_monitoring.py``.
 """
 
@@ -184,7 +184,7 @@ ALERTS = (
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A panel of the board.
+    """A panel of the dashboard.
 
     Attributes:
         title: its title.
@@ -203,7 +203,7 @@ CHOSEN = 'instance=~"$instance"'
 
 
 def quantile(share: float, labels: str, chosen: str = "{CHOSEN}") -> str:
-    """Return the query of a quantile by labels."""
+    """Return the query for a quantile, grouped by labels."""
     rate = f"rate({{}}_bucket{chosen}[$__rate_interval])"
     return f"histogram_quantile({share}, sum by ({labels}) ({rate}))"
 
@@ -423,7 +423,7 @@ CLOUD_UNITS = {
 
 
 def alerts() -> str:
-    """Return Prometheus' rules."""
+    """Return Prometheus's alerting rules."""
     rules = [
         {
             "alert": one.name,
@@ -448,7 +448,7 @@ def query_of(panel: Panel, query: str) -> str:
 
 
 def board() -> str:
-    """Return Grafana's board."""
+    """Return the dashboard for Grafana."""
     source = {"type": "prometheus", "uid": "${source}"}
     panels = [
         {
@@ -574,7 +574,7 @@ def files() -> dict[Path, str]:
 
 
 def main() -> int:
-    """Write the files, or compare them."""
+    """Write the files, or check that they are up to date."""
     if "--check" in sys.argv[1:]:
         return int(any(path.read_text(encoding="utf-8") != text for path, text in files().items()))
     FOLDER.mkdir(exist_ok=True)

@@ -18,9 +18,9 @@ __all__ = ["main", "report"]
 # US dollars per hour for a vCPU and for a GiB. https://cloud.google.com/compute/vm-instance-pricing
 FAMILIES = {"e2": (0.02181159, 0.00292353), "n2": (0.031611, 0.004237)}
 GIB_PER_CPU = {"standard": 4, "highmem": 8, "highcpu": 1}
-# The share of a vCPU, and GiB.
+# For shared-core machine types: the fraction of vCPUs, and the memory in GiB.
 SHARED = {"e2-micro": (0.25, 1), "e2-small": (0.5, 2), "e2-medium": (1, 4)}
-# US dollars per GiB and month. https://cloud.google.com/compute/disks-image-pricing
+# US dollars per GiB per month. https://cloud.google.com/compute/disks-image-pricing
 DISKS = {"pd-standard": 0.04, "pd-balanced": 0.10, "pd-ssd": 0.17}
 HOURS_OF_A_MONTH = 730
 # An internal load balancer: each of up to five. https://cloud.google.com/load-balancing/pricing

@@ -65,7 +65,7 @@ def firewall_is_closed(module: Path) -> None:
     assert "0.0.0.0/0" not in str(resources(module))
 
 
-def nobody_is_everybody(module: Path) -> None:
+def nothing_is_public(module: Path) -> None:
     for kind, named in resources(module).items():
         for name, body in named.items():
             assert not EVERYBODY.search(str(body)), f"{kind}.{name}"
@@ -163,7 +163,7 @@ def vms_are_private(module: Path) -> None:
 
 CHECKS = [
     firewall_is_closed,
-    nobody_is_everybody,
+    nothing_is_public,
     bucket_is_private,
     roles_are_few,
     vms_are_private,

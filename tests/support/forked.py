@@ -186,7 +186,7 @@ def run_memlite(
     timeout: float = 60,
     environment: Mapping[str, str] = os.environ,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a memlite command to its end, like `subprocess.run` with captured output."""
+    """Run a memlite command to completion, like `subprocess.run` with captured output."""
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
         given, output, errors = files

@@ -118,7 +118,7 @@ class Search:
         prepare: puts items into the nodes, the source and the destination.
         initial: the value at the start.
         reader: generators that read the key and return the value.
-        assigns: whether the nodes let cas uniques be assigned.
+        assigns: whether the nodes let clients assign cas uniques.
 
     Attributes:
         states: the number of states reached.
@@ -304,7 +304,7 @@ class Search:
             ]
         for value in values:
             if value not in possible:
-                raise _violation(path, f"a reader sees {value!r}, possible is {possible!r}")
+                raise _violation(path, f"a reader sees {value!r}, not one of {possible!r}")
 
     def _read(self, reader: Callable[[], Steps[Value]], at: _Nodes) -> Value:
         nodes = self._thawed(at)

@@ -1,8 +1,9 @@
 """Possible contents of a file system after a loss of power, from recorded system calls.
 
 The model is that of POSIX: written data is durable once an fsync of the file that began later has
-ended, and a name once an fsync of its folder has. The rest is in any state: a block of 512 bytes
-may be whole, zero or garbage, and a change of names may be present if all earlier ones are.
+ended, and a name once an fsync of its folder has. Everything else may be in any state: a
+block of 512 bytes may be whole, zero or garbage, and a change of names may be present if all
+earlier ones are.
 """
 
 import random

@@ -18,7 +18,7 @@ __all__ = ["Authorization", "NoTokenError"]
 _log = logging.getLogger("memlite")
 
 # Tokens are valid for an hour. A new one is fetched some minutes before the old one expires. A
-# token is not used in its last seconds, because a request may take as long to arrive.
+# token is not used in its last seconds, because a request may take that long to arrive.
 _RENEW_SECONDS = 240.0
 _MARGIN_SECONDS = 20.0
 _RETRY_SECONDS = 10.0
@@ -44,7 +44,7 @@ class Authorization:
     Attributes:
         clock: as above.
         current: the headers that `headers` returns without waiting.
-        renew_at: the time from which that no longer holds, in seconds of the clock.
+        renew_at: the time until which `current` can be used, in seconds of the clock.
     """
 
     def __init__(

@@ -28,8 +28,8 @@ class Overwrites:
     """Runs at most one write for each key at a time.
 
     Of all writes that wait for their turn only the last is carried out. The others complete with
-    it, as if each of them had been overwritten at once. A bucket accepts only one write a second
-    for each object, and of writes that race on the same condition all but one fail.
+    it, as if each of them had been overwritten immediately. A bucket accepts only one write per
+    second for each object, and if several writes race on the same condition, all but one fail.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Overwrites:
     async def _run(self, key: bytes, turn: _Next) -> None:
         try:
             turn.done.set_result(await turn.write())
-        except Exception as error:  # noqa: BLE001 - raised for those that wait
+        except Exception as error:  # noqa: BLE001 - raised in the callers that wait
             turn.done.set_exception(error)
             turn.done.exception()  # retrieved, as all waiters may have been cancelled
         except BaseException:

@@ -395,7 +395,7 @@ class FileBackend(Backend):
             )
 
     def _undo_all(self, changes: list[Change]) -> None:
-        """Undo unwritten changes, which never will be written."""
+        """Undo unwritten changes, which will never be written."""
         for key, before in reversed(changes):
             if not isinstance(before, PendingFlushAll):
                 self.table.restore(key, before)
@@ -480,7 +480,7 @@ class FileBackend(Backend):
             self._compaction = None
 
     async def _compact(self) -> None:
-        """Switch to a new journal, and write a snapshot that makes the old ones obsolete.
+        """Switch to a new journal, and write a snapshot that makes the old journals obsolete.
 
         The server keeps running, and the snapshot may contain some of the changes made meanwhile.
         Replaying the new journal on it gives the right result, as entries hold complete states.

@@ -43,9 +43,9 @@ __all__ = [
 ]
 
 FORMAT: Final = 1
-"""The format of snapshots. It increases when older versions of memlite could not read a file."""
+"""The format of snapshots. It increases with changes that older versions of memlite cannot read."""
 JOURNAL_FORMAT: Final = 2
-"""The format of journals, likewise. Before 2, they did not note how far they were durable."""
+"""The format of journals, likewise. Before 2, they did not record how much of them was durable."""
 
 _META_FLAGS: Final = frozenset(MetaFlags._fields)
 _CRC_PREFIX: Final = b'{"crc":'
@@ -197,9 +197,9 @@ def _count(fields: dict[str, Any], name: str) -> int:
 PLAIN_PUT: Final = b'{"n":%d,"op":"set","key":%b,"value":%b,"stored":%d}'
 """The result of `put_entry` for a text without flags, expiry and meta flags.
 
-Format it with the version, the key and value as JSON strings, and the second. That takes a sixth
-less time than `put_entry`, except for values of more than `MAX_PLAIN` bytes, which are copied once
-more.
+Format it with the version, the key and value as JSON strings, and the unix time. That takes a
+sixth less time than `put_entry`, except for values of more than `MAX_PLAIN` bytes, which are copied
+once more.
 """
 MAX_PLAIN: Final = 4096
 
@@ -235,7 +235,7 @@ def journal_header(header: Header) -> bytes:
 
 
 MARKER: Final = b'{"op":"synced"}'
-"""An entry without a change, which only notes how far the file is durable."""
+"""An entry without a change, which only records how much of the file is durable."""
 
 
 def checked_lines(entries: Iterable[bytes], crc: int, synced: int = 0) -> tuple[bytes, int]:
@@ -276,7 +276,7 @@ def _verify_line(line: bytes, crc: int) -> tuple[dict[str, Any], int]:
 def synced_according_to(rest: bytes) -> int:
     """Return how many bytes of its file were durable, according to a part of a journal.
 
-    The part may be damaged. No key or value can contain what this looks for, as quotes in them are
+    The part may be damaged. No key or value can contain the searched text, as quotes in them are
     escaped.
     """
     return max(map(int, _SYNCED.findall(rest)), default=0)

@@ -73,7 +73,7 @@ class _File:
             raise OSError(errno.EWOULDBLOCK, "in use by another server", str(path))
         self.size = size
         self._crc = crc
-        # Bytes that are durable as far as is known, and as far as the file says.
+        # Bytes known to be durable, and bytes that the file records as durable.
         self._synced = self._noted = 0
         self.broken: OSError | None = None
         self.record: Callable[[str, str, int], None] | None = None
@@ -137,7 +137,7 @@ class _File:
         self._check(self.size)
 
     def note(self) -> None:
-        """Note in the file how far it is durable, if it does not say so yet.
+        """Record in the file how much of it is durable, if it does not say so yet.
 
         At the next start, this distinguishes damage before that point from the torn end of a write.
         """
@@ -201,7 +201,7 @@ class Journal:
         on_recovery: called when entries were written again after a failure.
         on_flush_all_written: called when a `flush_all` was written.
         on_failure: called when entries could not be written, with the changes to undo, in order.
-            Entries not written by then never will be.
+            Entries not written by then will never be.
 
     Attributes:
         unwritten: the keys of unwritten changes, with the futures from `append`; the key of a

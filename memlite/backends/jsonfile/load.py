@@ -28,7 +28,7 @@ __all__ = ["Loaded", "journal_path", "journals_of", "load"]
 _log = logging.getLogger("memlite")
 
 _NUMBER = re.compile("[1-9][0-9]*")
-# The first format in which journals note how far they are durable.
+# The first format in which journals record how much of them is durable.
 _NOTES_SYNCS = 2
 
 

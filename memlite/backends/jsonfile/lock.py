@@ -115,7 +115,7 @@ def _lock(path: Path) -> int:
     """Create and lock a file; return its descriptor.
 
     Raises:
-        StartError: as `Lock`.
+        StartError: see `Lock`.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -146,5 +146,5 @@ def _sign(descriptor: int) -> None:
 
 
 def _signature(descriptor: int) -> str:
-    """Return the id of the last process to sign a lock file, empty if there is none."""
+    """Return the id of the last process to sign a lock file, or an empty string."""
     return os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()

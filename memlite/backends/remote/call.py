@@ -1,4 +1,4 @@
-"""Limits for operations on a network store: their duration and their number at once."""
+"""Limits on operations on a network store: how long they take, and how many run at once."""
 
 import asyncio
 import random
@@ -87,17 +87,17 @@ class Waiter(Protocol):
         """Take the turn, which must be given back."""
 
     def set_exception(self, error: TimeoutError, /) -> None:
-        """Give up waiting, as the time is over."""
+        """Give up waiting: the time is up."""
 
 
 class Turns:
-    """Limits the number of requests in progress; others wait for a turn until their time is over.
+    """Limits the number of requests in progress; others wait for a turn until their time is up.
 
-    A turn that is given back goes to the longest waiter, so none is free while any waits. All
-    waiters share a timer, so a timeout may be up to 20 ms late.
+    A turn that is given back goes to the request that has waited longest, so none is free
+    while a request waits. All waiters share a timer, so a timeout may be up to 20 ms late.
 
     Args:
-        at_once: the number.
+        at_once: the maximum number.
 
     Attributes:
         taken: number of requests in progress.
@@ -120,7 +120,7 @@ class Turns:
         """Wait for a turn, which must be given back.
 
         Raises:
-            StorageError: the call's time is over.
+            StorageError: the call's time is up.
         """
         if self.taken < self._at_once:  # `take_free`, inlined
             self.taken += 1
@@ -132,7 +132,7 @@ class Turns:
         except TimeoutError:
             raise call.error("too many requests in progress") from None
         except BaseException:
-            if turn.done() and not (turn.cancelled() or turn.exception()):  # it came too late
+            if turn.done() and not (turn.cancelled() or turn.exception()):  # the turn came too late
                 self.give_back()
             raise
 

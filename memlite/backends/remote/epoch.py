@@ -104,7 +104,7 @@ class Register(Protocol):
         """
 
     def not_ours(self) -> StorageError:
-        """Return the error for a content that is not memlite's."""
+        """Return the error for content that is not memlite's."""
 
 
 class Epoch:

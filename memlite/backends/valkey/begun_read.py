@@ -18,7 +18,7 @@ __all__ = ["BegunRead"]
 class BegunRead:
     """Takes the reply to the GET of a key; see `memlite.backends.valkey.node.Promise`.
 
-    Any other outcome than a record or its absence is left to `Items.read`, which needs a task.
+    Any outcome other than a record or its absence is left to `Items.read`, which needs a task.
 
     Args:
         items: parses the reply.
@@ -64,7 +64,7 @@ class BegunRead:
             self._send(node)
 
     def give_up(self) -> None:
-        """Leave the rest to `Items.read`, as the time was over before its turn."""
+        """Leave the rest to `Items.read`, as the time limit expired before its turn."""
         self._done = True
         self._leave(None)
 
@@ -117,7 +117,7 @@ class _Turn:
         return False
 
     def set_result(self, turn: None, /) -> None:
-        """Send the command soon: at once, a series of failing commands would nest."""
+        """Send the command soon; if sent immediately, failing commands would recurse."""
         asyncio.get_running_loop().call_soon(self._read.send)
 
     def set_exception(self, error: TimeoutError, /) -> None:

@@ -87,7 +87,7 @@ def encode(record: Record, version: int, epoch: int, trail: bytes = b"-") -> byt
 
 
 def decode(key: bytes, content: bytes, epoch: Epoch) -> Record:
-    """Return the record in a content, with its `Origin` as the token.
+    """Return the record in the content, with its `Origin` as the token.
 
     Args:
         key: its key.

@@ -39,7 +39,8 @@ class EpochKey:
     async def write(self, call: Call, text: bytes, expect: object) -> object:
         """Write the key; without a reply, the next read shows whether it was written.
 
-        It does not show whether replicas have it: if they must, that is an error.
+        That read does not show whether replicas have the content: if they must, a missing reply is
+        an error.
         """
         assert isinstance(expect, bytes)  # noqa: S101 - as `read` and `write` returned it
         reply = await self._commands.run(call, REPLACE, self._name, 0, -1, expect, text)
@@ -61,7 +62,7 @@ class EpochKey:
         server knows whether it reached the replicas.
 
         Raises:
-            StorageError: they do not have it, or it is unknown.
+            StorageError: the replicas do not have it, or may not have it.
         """
         while content := await self.read(call, None):
             if not content.text:

@@ -25,7 +25,7 @@ class Items:
 
     Args:
         commands: sends the commands.
-        prefix: begins their names.
+        prefix: the prefix of their names, without the colon.
         clock: determines the remaining lifetime of records.
         epoch: determines which records were flushed.
     """

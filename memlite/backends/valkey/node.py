@@ -235,8 +235,7 @@ class Node:
                     self._end(batch, LostError("closed"))
                 link.used = monotonic()
         finally:
-            # At once rather than in a callback: commands sent meanwhile would not start another
-            # lane.
+            # At once: with a callback, commands queued before it runs would not start another lane.
             lane = asyncio.current_task()
             assert lane is not None  # noqa: S101 - for the type checker
             queue.lanes.discard(lane)

@@ -44,5 +44,5 @@ return 1
 
 The arguments are the two offsets, the expected part (empty if the string must not exist), the new
 content (omitted to delete it), and the milliseconds until it expires (omitted for never). Returns 1
-if it did, else 0.
+if it was replaced, else 0.
 """

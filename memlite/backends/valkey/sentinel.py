@@ -38,7 +38,7 @@ class SentinelTopology(Topology):
         Sentinels that name another one take precedence over those that still name it.
 
         Raises:
-            ResponseError: all Sentinels that reply refuse to tell, or do not know the master.
+            ResponseError: all Sentinels that reply refuse to answer, or do not know the master.
             NotSentError: none can be reached.
             LostError: none replies.
         """

@@ -108,7 +108,7 @@ class Topology:
         """Ask the server in the URL for the slots of the cluster.
 
         Raises:
-            ResponseError: it refuses to tell.
+            ResponseError: the server refuses the request.
             NotSentError: it cannot be reached.
             LostError: it does not reply.
         """

@@ -13,15 +13,15 @@ __all__ = ["ConfigCommand"]
 
 _NO_NODES: Final = b"SERVER_ERROR the cluster has no nodes\r\n"
 _KEYS_MOVE: Final = (
-    b"SERVER_ERROR nodes are not listed while keys move: requests have to pass a proxy\r\n"
+    b"SERVER_ERROR nodes are not listed while keys move: requests must go through a proxy\r\n"
 )
 _WITH_HOT_KEYS: Final = (
-    b"SERVER_ERROR nodes are not listed with hot keys: changes have to pass a proxy\r\n"
+    b"SERVER_ERROR nodes are not listed with hot keys: changes must go through a proxy\r\n"
 )
 
 
 _WITH_REPLICAS: Final = (
-    b"SERVER_ERROR nodes are not listed with replicas: changes have to pass a proxy\r\n"
+    b"SERVER_ERROR nodes are not listed with replicas: changes must go through a proxy\r\n"
 )
 
 

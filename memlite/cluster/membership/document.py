@@ -68,15 +68,15 @@ class Document:
     """The members of a cluster, and how keys are spread over them.
 
     While keys move, the ring does not change: a node that leaves keeps its place until the move is
-    over, or another node of the same name takes it. Only in the phase `Phase.PREPARE`, in which
-    nothing has moved, the move is given up instead.
+    over, or another node of the same name takes it. If a node is removed in `Phase.PREPARE`, in
+    which nothing has moved yet, the move is cancelled instead.
 
     Attributes:
         epoch: rises with each change. It begins with the unix time, so that it also rises when a
             store has lost it.
         members: sorted by name. While keys move, the members from before the move.
         hash: see `memlite.cluster.topology.Topology`.
-        hash_tag: see there.
+        hash_tag: likewise.
         spares: nodes that have no keys, sorted by name.
         move: the move of keys in progress; None for none.
         hot_keys: the keys that are or recently were promoted; none while keys move.

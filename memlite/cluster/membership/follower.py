@@ -22,7 +22,7 @@ FOLLOWS_WITHIN: Final = 2 * READING
 
 
 class Follower:
-    """Reads the object about the cluster every second.
+    """Reads the object that describes the cluster every second.
 
     Args:
         store: the store that holds it.

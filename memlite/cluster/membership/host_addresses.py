@@ -27,7 +27,7 @@ class HostAddresses:
         return self._found.get(host, ("", 0.0))[0]
 
     async def look_up(self, hosts: Iterable[str]) -> None:
-        """Look up names that are new or older than a minute; forget names of no node.
+        """Look up hosts that are new or were last found a minute ago; forget hosts not given.
 
         It takes a second at most. A name that cannot be resolved keeps its last address.
         """

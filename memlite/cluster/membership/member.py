@@ -113,9 +113,9 @@ class Member:
         self._empty: Final = empty
         self._wall: Final = wall
         self._spare = spare  # its status when it rejoins: a drained node stays a spare
-        self._registration: Registration | None = None  # the last one written, possibly
-        self._rival: tuple[str, float] | None = None  # another's registration, when seen
-        self._away: float | None = None  # since when it is not a member, with replicas
+        self._registration: Registration | None = None  # the last one written, if any
+        self._rival: tuple[str, float] | None = None  # another node's registration, when first seen
+        self._away: float | None = None  # when it ceased to be a member, with replicas
         self.document = Document()
         self.joined = False
 
@@ -206,7 +206,7 @@ class Member:
             raise KeysMoveError(f"waiting to join as {name} until the move of keys has finished")
 
     async def _give_place_up(self, document: Document) -> None:
-        """Give up the place to nodes that have copies, and wait until all proxies know.
+        """Leave the keys to nodes that have copies, and wait until all proxies know.
 
         Raises:
             KeysMoveError: some proxies may not know yet.
@@ -219,7 +219,7 @@ class Member:
         if self._away is None:
             self._away = now
         if now - self._away < EVERYBODY_KNOWS:
-            raise KeysMoveError("waiting until all proxies know that other nodes have its keys")
+            raise KeysMoveError("waiting until all proxies know that other nodes have taken over")
 
     def _note_place(self) -> None:
         self._spare = not self.document.is_member(self._identity.name)

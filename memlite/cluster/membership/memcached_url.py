@@ -34,7 +34,7 @@ def memcached_store_of(
 
     Args:
         scheme: ``memcached`` or ``memcacheds``.
-        rest: of the URL, without ``://``.
+        rest: the part of the URL after ``://``.
         flag: the option with the URL, for messages.
         environment: the environment.
 

@@ -1,4 +1,4 @@
-"""Changes to the object about the cluster by the process that moves keys."""
+"""Changes that a mover makes to the object that describes the cluster."""
 
 import secrets
 import time
@@ -14,7 +14,8 @@ from memlite.core.errors import MemliteError
 __all__ = ["MoveChangedError", "MoveControl"]
 
 _NONCE_BYTES: Final = 16
-# The phases that may precede each phase. A delayed process must not take a move back.
+# The phases that may precede each phase. A delayed process must not return a move to an earlier
+# phase.
 _BEFORE: Final = {
     Phase.PREPARE: (Phase.GATHER,),
     Phase.MOVE: (Phase.PREPARE,),

@@ -9,7 +9,7 @@ __all__ = ["Registration", "Standing", "registration_name"]
 
 
 def registration_name(node: str) -> str:
-    """Return the name of the object about a node."""
+    """Return the name of the object that describes a node."""
     return f"node/{node}"
 
 
@@ -17,11 +17,11 @@ class Standing(Enum):
     """The status in a node's registration."""
 
     MEMBER = "member"
-    """It renews its lease."""
+    """The node renews its lease."""
     LEFT = "left"
-    """It has left."""
+    """The node has left."""
     FENCED = "fenced"
-    """Its lease ran out, and another member has removed it."""
+    """The node's lease expired, and another member has fenced it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class Batches:
 
     Args:
         nodes: the nodes.
-        routes: says where keys are and go.
+        routes: says where keys are and where they move.
         its_marks: the marks of the move.
     """
 

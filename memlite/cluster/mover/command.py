@@ -208,7 +208,7 @@ class _Command:
             await asyncio.sleep(LEASE / 3)
 
     async def resume(self, document: Document) -> None:
-        """Go on with the move in progress."""
+        """Continue the move in progress."""
         self._lose(document)
         if document.move is None:
             self._say("no keys are moving")
@@ -314,7 +314,7 @@ class _Command:
                     raise StartError(there.format(entry.name) + how)
                 await asyncio.sleep(READING)
 
-    # The parts
+    # Parts of the commands
 
     def _check_left(self, document: Document, change: Change) -> None:
         """Check that enough nodes remain for the replicas.
@@ -493,7 +493,7 @@ def _replicated(count: int, document: Document, nonce: str) -> Document:
     """Return the cluster with more replicas.
 
     Raises:
-        StartError: they cannot.
+        StartError: items cannot be stored on more nodes.
     """
     _check_replicas(count, document)
     if document.hot_keys:

@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 _PATIENCE: Final = 4 * LEASE
 _MAX_IN_BATCH: Final = 256
 _LEAST_IN_BATCH: Final = 16
-_BATCH_SECONDS: Final = 0.1  # of items at the rate that is wanted
+_BATCH_SECONDS: Final = 0.1  # worth of items at the requested rate
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 # Passes over a node that may yield nothing but errors before it is given up.
 _MAX_IN_VAIN: Final = 5
@@ -43,7 +43,7 @@ _LATER: Final = "to resume, run the same command again, or memlite cluster resum
 
 
 class MoverError(StartError):
-    """The move cannot go on; the text is one line."""
+    """The move cannot continue; the text is one line."""
 
 
 @dataclass
@@ -154,10 +154,10 @@ class Mover:
         """Continue a move.
 
         Args:
-            document: the present cluster.
+            document: the current cluster.
 
         Raises:
-            MoverError: it cannot go on now.
+            MoverError: it cannot continue now.
         """
         self._document = document
         try:
@@ -232,7 +232,7 @@ class Mover:
         document says that the move continues without the failed nodes.
 
         Args:
-            document: the present cluster.
+            document: the current cluster.
             names: the names of the failed nodes.
 
         Raises:
@@ -370,7 +370,7 @@ class Mover:
         """Restore items of failed nodes from copies to the former nodes of their keys.
 
         Args:
-            document: the present cluster, in the phase `Phase.MOVE`.
+            document: the current cluster, in the phase `Phase.MOVE`.
             names: the names of the failed nodes.
 
         Raises:
@@ -463,7 +463,7 @@ class Mover:
             await self._sweep(node.name, routes.stay(node.name), Batches.thaw)
 
     async def _number(self, name: str) -> Count | None:
-        """Make a node number cas uniques from the present time; return None if it has failed.
+        """Make a node number cas uniques from the current time; return None if it has failed.
 
         The node receives keys for which clients may hold cas uniques of another node, even if the
         item no longer exists. Microseconds since 1970 exceed any number that the other node can
@@ -550,7 +550,7 @@ class Mover:
         if name not in self._result.lost:
             self._result.lost = (*self._result.lost, name)
 
-    # Troubles
+    # Failures
 
     async def _patiently(self, name: str, work: Callable[[], Awaitable[Count]]) -> Count | None:
         """Retry work on a node until it succeeds.

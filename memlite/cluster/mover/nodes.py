@@ -125,7 +125,7 @@ def _answer(reply: Reply) -> Answer:
 
 
 async def _discard(sent: Sequence["asyncio.Future[Reply]"]) -> None:
-    """Wait for answers that are no longer wanted."""
+    """Wait for answers, and discard them."""
     await asyncio.gather(*sent, return_exceptions=True)
 
 

@@ -1,4 +1,4 @@
-"""A lease in the store, so that one process at a time moves keys."""
+"""A lease in the store that lets only one process at a time move keys."""
 
 import asyncio
 import contextlib
@@ -64,7 +64,7 @@ class MoverNote:
         """Return what an object holds.
 
         Raises:
-            DocumentError: it is something else.
+            DocumentError: the object is not a valid note.
         """
         try:
             known = {one.name for one in fields(cls)}
@@ -108,12 +108,12 @@ class Permit:
     _note: MoverNote = field(default_factory=_new_note)
 
     async def acquire(self) -> None:
-        """Take the right, if necessary after the lease of a dead process has expired.
+        """Acquire the right, if necessary after the lease of a dead process has expired.
 
         Raises:
             PermitLostError: another process has it.
             StoreUnavailableError: the store is unavailable.
-            DocumentError: the object is something else.
+            DocumentError: the object is not a valid note.
         """
         seen: Stored | None = None
         since = self.clock()

@@ -114,7 +114,7 @@ def copied(key: bytes, its: MovingKey) -> Steps[Moved]:
 
 
 def stranded(key: bytes, its: MovingKey) -> Steps[Moved]:
-    """Copy an item whose new node has failed from the old one (the source) to another node.
+    """Copy an item from its old node (the source) to another node, as its new node has failed.
 
     The item is frozen first, so that no client can change it, and removed from the source
     afterwards. The copy therefore replaces any existing item, even a hold: the proxy that set the
@@ -164,8 +164,8 @@ def stranded(key: bytes, its: MovingKey) -> Steps[Moved]:
 def restored(key: bytes, its: MovingKey) -> Steps[Moved]:
     """Restore an item from a copy (the source) to the deciding node, which lacks it.
 
-    The stub is set before the copy is read. So a copy found then cannot be of an item that was
-    already restored from another copy, and removed since.
+    The stub is set before the copy is read, so that the copy cannot belong to an item that was
+    already restored from another copy and has been removed since.
 
     Raises:
         BusyKeyError: another process restores it at the same time.

@@ -1,4 +1,4 @@
-"""The requests that change an item at its node, provided it is as it was read.
+"""The requests that change an item at its node, provided it has not changed since it was read.
 
 Where possible, the change is left to the node: it keeps the exact time to live, which no request
 reveals.

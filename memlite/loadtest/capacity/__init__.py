@@ -1,8 +1,8 @@
 """``memlite bench plan``: how many servers a load needs, from measurements.
 
-A measurement says what one server, or one cluster, does on one machine. The plan answers for a
-rate and a response time with ranges, names the model they are based on and how far they
-extrapolate, and refuses questions that the measurement cannot answer.
+A measurement shows the performance of one server, or one cluster, on one machine. For a rate and a
+response time, the plan gives ranges, with the model they are based on and the extrapolation they
+involve. It refuses questions that the measurement cannot answer.
 """
 
 from memlite.loadtest.capacity.answer import Answer, answer

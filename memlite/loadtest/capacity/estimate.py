@@ -48,7 +48,7 @@ class Estimate:
         measured: the measurement it is based on.
         servers: the number of servers, or nodes.
         proxies: the number of proxies; 0 if there was none.
-        each: operations per second that one server can take.
+        each: operations per second that one server can handle.
         utilisation: that of a server's threads at the given rate, with the most and the fewest
             servers; None if processor times are unknown.
         bottleneck: what limits throughput.
@@ -73,7 +73,7 @@ def estimate(results: Results, target: TargetInfo, request: Request) -> Estimate
         request: the load.
 
     Raises:
-        UnknowableError: the measurements do not tell.
+        UnknowableError: the measurements do not allow an estimate.
     """
     known = measured(results, target, request)
     servers = next((part for part in known.parts if part.name != "proxy"), None)
@@ -110,10 +110,10 @@ def _keys(results: Results) -> Keys:
 
 
 def _each(known: Measured, part: Part | None, request: Request) -> Range:
-    """Return how many operations per second one of these processes can take.
+    """Return how many operations per second one of these processes can handle.
 
     Raises:
-        UnknowableError: the measurements do not tell.
+        UnknowableError: the measurements do not allow an estimate.
     """
     count = known.servers if part is None else part.count
     peak = _peak(known.points, count)
@@ -181,7 +181,7 @@ def _seen(known: Measured, part: Part | None, request: Request, count: int) -> R
     """Return the measured throughput, without a model.
 
     Clients that wait for their replies queue less than requests that arrive at random, so a server
-    cannot be as busy with the latter: only `_WITHOUT_MODEL` of that counts as certain.
+    cannot be as busy with the latter: only `_WITHOUT_MODEL` of its throughput counts as certain.
 
     Raises:
         UnknowableError: no load was fast enough.

@@ -68,7 +68,7 @@ class Measured:
         lightest: the point with the fewest clients, or at the lowest rate.
         parts: the processes that requests pass through; empty if processor times are unknown, as
             for a remote server.
-        fixed: the 99th percentile of response times at the lightest load, without that of the
+        fixed: the 99th percentile of response times at the lightest load, minus that of the
             processor time of the parts, in microseconds.
         model_error: the largest relative error of the throughput of a network of these parts; None
             if unknown.
@@ -114,7 +114,7 @@ def measured(results: Results, target: TargetInfo, request: Request) -> Measured
         request: the size of values and the hit ratio to look at.
 
     Raises:
-        UnknowableError: there is no measurement of that.
+        UnknowableError: no measurement matches the request.
     """
     load: dict[str, Any] = dict(results.workload.get("load", {}))
     if selection.is_concurrent(results):
@@ -194,7 +194,8 @@ def _uses(one: Repetition) -> dict[str, ServerUse]:
 def _workers(target: TargetInfo, points: Sequence[Point]) -> dict[bool, int]:
     """Return how many threads do the work: of a proxy (True), and of a server or node (False).
 
-    At the highest utilisation, where processor times are long compared with their resolution.
+    Measured at the highest utilisation, where processor times are long compared with their
+    resolution.
     """
     found: dict[bool, tuple[float, float]] = {}
     for point in points:

@@ -8,7 +8,7 @@ __all__ = ["Request", "UnknowableError"]
 
 
 class UnknowableError(MemliteError):
-    """The measurement does not tell; the text says why, and which measurement would."""
+    """The measurement does not answer the request; the text says why, and which one would."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +17,10 @@ class Request:
 
     Attributes:
         rate: operations per second.
-        p99: the longest acceptable 99th percentile of response times, in microseconds.
+        p99: the highest acceptable 99th percentile of response times, in microseconds.
         keys: the number of items; None if memory does not matter.
         value_size: bytes of a value; None for the measurement's value size.
-        hit_ratio: the share of reads that find an item, of 1; None for the measurement's hit ratio.
+        hit_ratio: the share of reads that find an item; None for the measurement's hit ratio.
     """
 
     rate: float

@@ -67,7 +67,7 @@ class Batch:
     """Requests that were sent together.
 
     Attributes:
-        operations: those that get a reply, in order.
+        operations: the operations that get a reply, in order.
         silent: those without a reply; they are done when the fence after them is answered.
         intended: when they were due to be sent, in nanoseconds.
         sent: when they were sent.

@@ -26,11 +26,11 @@ __all__ = ["TextClients"]
 
 _LOOK_SECONDS = 0.1
 _RECONNECT_SECONDS = 0.1
-# The event loop's timers have a resolution of a millisecond. Arrivals closer than this, in
-# nanoseconds, are polled for.
+# The event loop's timers have a resolution of a millisecond. For arrivals that are due sooner than
+# this, in nanoseconds, the client polls.
 _NEAR = 2_000_000
-# Requests may become due faster than they can be recorded. After at most this many, replies and the
-# end of the run are checked for.
+# Requests may become due faster than they can be recorded. After handling at most this many,
+# the client checks for replies and for the end of the run.
 _AT_ONCE = 100
 
 
@@ -69,9 +69,9 @@ class TextClients:
         self._arrivals: Iterator[int] = iter(())
         self._next = 0
         self._began = 0
-        # When it last polled for arrivals and found none, with the processor time and the last
-        # reply by then, in nanoseconds; or when it began to sleep until shortly before the next
-        # arrival.
+        # The time of the last poll that found no arrival due, and at that time, the processor time
+        # used and the time of the last reply; or the time at which it went to sleep until shortly
+        # before the next arrival. All in nanoseconds.
         self._polled = 0
         self._used = 0
         self._seen = 0
@@ -224,7 +224,7 @@ class TextClients:
         self._ended = self.recorder.until
 
     async def drained(self) -> None:
-        """Return once no request is outstanding or waits to be sent."""
+        """Return once no request is outstanding or waiting to be sent."""
         while self._busy():
             self._some_idle.clear()
             with contextlib.suppress(TimeoutError):
@@ -277,7 +277,7 @@ class TextClients:
         self._watch = self._loop.call_later(_LOOK_SECONDS, self._check_timeouts)
 
     def _fail_waiting(self, kind: str) -> None:
-        """Count requests that wait to be sent as failed."""
+        """Count requests that are still waiting to be sent as failed."""
         self.failed(kind, len(self._waiting))
         self.dropped(len(self._waiting))
         self._waiting.clear()

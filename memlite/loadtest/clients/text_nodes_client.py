@@ -27,13 +27,13 @@ class _Round:
 
 
 class _Part(Operation):
-    """A node's part of an operation of several keys."""
+    """A node's part of an operation on several keys."""
 
     gather: "_Gather"
 
 
 class _Gather:
-    """An operation whose parts are with several nodes.
+    """An operation whose parts were sent to several nodes.
 
     Attributes:
         left: the number of outstanding parts.
@@ -97,7 +97,7 @@ class TextNodesClient(NodesClient):
         owner.idle()
 
     def send(self, operations: list[Operation], intended: int) -> None:
-        """Send each request to the node that has its key.
+        """Send each request to the node that holds its key.
 
         Args:
             operations: the requests.
@@ -150,7 +150,7 @@ class TextNodesClient(NodesClient):
         """Do nothing: the client manages the pipeline slots."""
 
     def dropped(self, count: int) -> None:
-        """Do nothing: the client counts requests, which may have parts with several nodes."""
+        """Do nothing: the client counts requests, which may have parts on several nodes."""
 
     def give_up(self, kind: str) -> None:
         """Close all connections; outstanding requests have failed with this kind of error."""

@@ -1,4 +1,4 @@
-"""How long a client in a closed loop takes from replies to the requests that follow them."""
+"""Measures the time from replies to the requests that follow them, in a closed loop."""
 
 __all__ = ["Thinking"]
 
@@ -6,7 +6,7 @@ __all__ = ["Thinking"]
 class Thinking:
     """Adds up a client's think times.
 
-    `PlainConnection` does the same by itself, for less than two calls a request.
+    `PlainConnection` does the same inline, which is cheaper than two calls per request.
     """
 
     __slots__ = ("_count", "_times")

@@ -45,7 +45,7 @@ class Design:
     Attributes:
         factors: the options that differ between its runs.
         common: the options of ``compare`` that are the same in all runs.
-        repetitions: how often each combination of levels is measured.
+        repetitions: how many times each combination of levels is measured.
         seed: the seed of the first repetition, and of the order.
     """
 
@@ -106,11 +106,11 @@ def design_of(factors: Sequence[str], others: Sequence[str], repetitions: int, s
     Args:
         factors: the values of all ``--factor`` options.
         others: options of ``compare`` that are the same in all runs.
-        repetitions: how often each combination is measured.
+        repetitions: how many times each combination is measured.
         seed: the seed of all randomness.
 
     Raises:
-        ConfigError: a factor is wrong.
+        ConfigError: a factor is invalid.
     """
     found = parse_factors(factors, others)
     keys = {*(one.key for one in found), *given(others)}

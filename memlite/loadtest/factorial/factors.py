@@ -60,7 +60,8 @@ def parse_factors(texts: Sequence[str], others: Sequence[str]) -> list[Factor]:
     prefix ``proxy:`` or ``server:`` selects one of those.
 
     Args:
-        texts: each a name and values: ``clients=2,16``, or with commas in them ``mix=get=1;set=1``.
+        texts: each a name and values: ``clients=2,16``, or, with semicolons between values that
+            may contain commas, ``mix=get=1;set=1``.
         others: the options of all runs.
 
     Raises:
@@ -100,7 +101,7 @@ def given(arguments: Sequence[str]) -> set[Key]:
 
 
 def _key(name: str) -> Key:
-    # An option of proxies that compare has as well.
+    # compare has this proxy option as well; both names stand for the same option.
     return _IN_FLIGHT if name == "in-flight" else ("compare", name)
 
 

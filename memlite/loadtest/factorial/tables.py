@@ -33,7 +33,7 @@ def print_table(design: Design, analysis: Analysis, out: TextIO) -> None:
 
 
 def change_rows(design: Design, analysis: Analysis) -> Iterator[Row]:
-    """Yield a row for each effect: name, change, its interval, share of variation, chance.
+    """Yield a row for each effect: name, change, its interval, share of variation, p-value.
 
     A factor has a row for each level after the first; changes are relative to the first.
     """

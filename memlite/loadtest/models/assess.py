@@ -29,9 +29,9 @@ BOUND: Final = 0.1
 """A prediction holds if it is off by at most this share of the measured value, or within the
 measured value's 95% confidence interval."""
 
-# A measured value whose interval is wider than this share of it tests nothing.
+# A value whose interval is wider than this share of it is too imprecise to test a model.
 _MAX_WIDTH: Final = 0.5
-# The change of a demand over the loads above which it is named as a reason.
+# A demand that differs between loads by more than this factor is given as a reason.
 _CHANGES: Final = 1.25
 BUSY: Final = 0.85
 """A station that is never busier than this does not limit throughput."""
@@ -131,7 +131,7 @@ def assess(sweep: Sweep, inputs: Inputs, model: Model) -> Assessment:
 
 
 def _checks(load: Load, one: Prediction, model: Model, inputs: Inputs) -> Iterator[Check]:
-    # The remaining time was chosen so that the network is right there.
+    # At this load, the remaining time was chosen so that the network's prediction is exact.
     tests = load.clients != inputs.calibrated or bool(model.fitted) or one.measured is not None
     if one.throughput is not None:
         yield _check(load.clients, "throughput", load.throughput, one.throughput, tests=tests)
@@ -167,7 +167,7 @@ def _clients(numbers: Sequence[int]) -> str:
 
 
 def busiest_share(sweep: Sweep, station: str) -> float | None:
-    """Return how busy a station, or all cores that it shares, was at most; None if unknown."""
+    """Return the highest utilisation of a station, or of the cores it shares; None if unknown."""
     known = [
         max(one.utilisations[station], one.own or 0.0)
         for one in sweep.loads
@@ -278,7 +278,7 @@ def _changing_demands(sweep: Sweep, model: Model) -> Iterator[str]:
 
 
 def _variation(model: Model, failed: Sequence[Load]) -> Iterator[str]:
-    """Say, based on a proxy's trace, how far times are from random ones."""
+    """State which times in the proxies' traces are not exponentially distributed."""
     for load in failed:
         for name, traced in load.traced.items():
             if model.station not in ("", name):
@@ -309,7 +309,7 @@ def _variation(model: Model, failed: Sequence[Load]) -> Iterator[str]:
 def _hidden_limit(
     sweep: Sweep, inputs: Inputs, model: Model, failed: Sequence[Load], checks: Sequence[Check]
 ) -> Iterator[str]:
-    """Say that something else limits throughput, where no station is busy."""
+    """State that something else limits throughput, if no station is busy."""
     if model.fitted or not model.clients:
         return
     too_fast = [

@@ -48,7 +48,7 @@ class Use:
     """A model's prediction for a station.
 
     Attributes:
-        utilisation: its utilisation, of 1.
+        utilisation: its utilisation, from 0 to 1.
         queue_length: the mean number of requests there.
     """
 

@@ -16,7 +16,7 @@ __all__ = ["QueueFit", "best_queue"]
 
 _Floats = npt.NDArray[np.float64]
 _CONFIDENCE: Final = 0.95
-_SHORTEST: Final = 1e-6  # of the longest cycle
+_SHORTEST: Final = 1e-6  # as a share of the longest cycle
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def best_queue(loads: Sequence[Load], servers: Sequence[int]) -> QueueFit:
 
 
 def _fit(loads: Sequence[Load], servers: int) -> QueueFit:
-    # Imported here, as they take a while.
+    # Imported here because they are slow to import.
     from scipy.optimize import OptimizeWarning, curve_fit
     from scipy.special import stdtrit
 
@@ -81,9 +81,9 @@ def _fit(loads: Sequence[Load], servers: int) -> QueueFit:
     fastest = max(one.throughput.mean for one in loads)
     start = np.log([servers / fastest, loads[0].response_time.mean / 2])
     with warnings.catch_warnings():
-        # Intervals are infinite then, which indicates it.
+        # If the covariance cannot be estimated, the intervals are infinite; no warning is needed.
         warnings.simplefilter("ignore", OptimizeWarning)
-        # With the covariance of points whose standard deviation is 1.
+        # The covariance is that of points with a standard deviation of 1; it is scaled below.
         found, covariance = curve_fit(
             predicted,
             np.array([one.clients for one in loads], float),

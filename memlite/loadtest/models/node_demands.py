@@ -18,7 +18,7 @@ _MAX_TO_SEVERAL: Final = 0.1
 
 
 def node_demands(loads: Sequence[Mapping[str, Traced]]) -> dict[str, Estimate]:
-    """Return each node's service demand: a request's visits to it, times the time of a visit.
+    """Return each node's service demand: visits per request, multiplied by the time of a visit.
 
     The time is that of the load with the fewest clients, where requests hardly wait at the nodes;
     the visits are those of all loads. The time on the way to the node and back is included, as a
@@ -28,8 +28,8 @@ def node_demands(loads: Sequence[Mapping[str, Traced]]) -> dict[str, Estimate]:
         loads: the proxies' traces of each load, by the proxy's name; the fewest clients first.
 
     Returns:
-        The demands in seconds with their 95% confidence intervals, by ``node`` and its address;
-        empty if there are too few requests, or too many go to several nodes at once.
+        The demands in seconds with their 95% confidence intervals, keyed by ``node`` and its
+        address; empty if there are too few requests, or too many go to several nodes at once.
     """
     first = _by_node(loads[:1])
     visits = {

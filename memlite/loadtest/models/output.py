@@ -41,7 +41,7 @@ _NOTHING = 1e-8  # seconds
 def print_models(found: Sequence[TargetModels], stream: TextIO) -> None:
     """Print the answer of each target's models, its stations, and the errors of all models."""
     console = Console(file=stream, width=None if stream.isatty() else _WIDTH, highlight=False)
-    # Doubts about the figures come first, as figures are read as facts.
+    # Doubts about the figures come first, since readers take figures as facts.
     doubts = [doubt for target in found for doubt in target.doubts]
     for sentence in [*doubts, *(each for target in found for each in target.answer)]:
         console.print(sentence, markup=False)

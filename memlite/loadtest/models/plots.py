@@ -248,7 +248,7 @@ def _measured(
 def _value_axis(
     axes: Axes, values: Sequence[Interval], label: str, unit: Callable[[float], str]
 ) -> None:
-    """Scale by the measured values: a model that is far off leaves the figure."""
+    """Scale by the measured values: the line of a model that is far off runs off the figure."""
     means = [one.mean for one in values]
     highest = max(max(one.high or one.mean for one in values), max(means) * 1.3)
     value_axis(axes, [*means, min(highest, max(means) * _HIGHEST)], label, unit)

@@ -141,7 +141,7 @@ def _capital(text: str) -> str:
 
 
 def _outcomes(assessments: Sequence[Assessment]) -> Iterator[str]:
-    """Yield which models hold, which could not be tested, and the results of the fits."""
+    """Yield sentences: which models hold, which could not be tested, and how the fits compare."""
     found = {
         outcome: [
             one.model.name for one in assessments if one.outcome is outcome and not one.model.fitted

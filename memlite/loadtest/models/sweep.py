@@ -71,7 +71,7 @@ class Load:
         response_time: the mean.
         think_time: from a reply to the client's next request: the measured mean. Where it was not
             measured, the mean of N/X - R over such loads.
-        utilisations: the utilisation of each measured resource, of 1.
+        utilisations: the utilisation of each measured resource, from 0 to 1.
         demands: processor time per request of each measured resource.
         generator_limited: whether the load generator was the bottleneck.
         lawful: whether R = N/X - Z holds in all repetitions whose think time was measured.
@@ -263,8 +263,8 @@ def _proxies(loads: Sequence[Load]) -> list[Resource]:
 def _nodes(loads: Sequence[Load], servers: int) -> list[Resource]:
     """Return the nodes, if the traces show their service times.
 
-    If the time at a node with the fewest clients would keep it busy for more than all of the time
-    at another load, the node is not limited by its service time.
+    If the time at a node with the fewest clients implies a utilisation above 1 at another load, the
+    node is not limited by its service time.
     """
     demands = node_demands([one.traced for one in loads])
     most = max(one.throughput.mean for one in loads)
@@ -349,8 +349,8 @@ def _threads(name: str, points: Sequence[Point]) -> int:
 def _demand(name: str, points: Sequence[Point]) -> Estimate | None:
     """Return the demand at the load with the highest throughput.
 
-    The demand may depend on the load, and a bound of throughput is the most that it allows. The
-    station has been shown to sustain that load.
+    The demand may depend on the load. An upper bound on throughput that is derived from it must
+    not be below the highest throughput measured.
     """
     known = [
         one for one in points if any(name in _busy(each) for each in one.repetitions if _rate(each))
@@ -363,7 +363,7 @@ def _demand(name: str, points: Sequence[Point]) -> Estimate | None:
 
 
 def _with_think_times(loads: Sequence[Load], points: Sequence[Point]) -> list[Load]:
-    """Give loads whose think time was not measured the mean of the think times given by the law.
+    """Set think times that were not measured to the mean of those derived from the law.
 
     The think time derived from a single load would make a prediction there agree with its own
     input.

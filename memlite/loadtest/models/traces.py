@@ -24,8 +24,8 @@ RESOLUTION: Final = 1e-6
 
 _Floats = npt.NDArray[np.float64]
 _ROWS: Final = 50_000
-# Lines are in the order in which requests ended: a request may have arrived before others up to
-# this many lines earlier.
+# Lines are in the order in which requests ended: a request may have arrived before requests
+# that are up to this many lines earlier.
 _DISORDER: Final = 20_000
 _TIMES: Final = ("arrival", "enqueued", "dequeued", "sent", "received", "replied")
 _COLUMNS: Final = (*_TIMES, "queue_length", "worker", "nodes")
@@ -43,14 +43,14 @@ class Traced:
     Attributes:
         seconds: the total length of the periods.
         requests: the number of requests that were sent and answered.
-        workers: the largest number of requests with the nodes at a time (``--in-flight``); 0
-            without a limit.
+        workers: the largest number of requests in flight to nodes (``--in-flight``); 0 without
+            a limit.
         queue: times in the queue, before a worker took the request.
         service: times for which a worker was busy; without workers, from sending to the reply.
         response: times from arrival to reply.
         gaps: times between arrivals.
-        queue_length: how many were waiting when a request arrived.
-        nodes: for each node, times from sending to its reply, of requests sent only to it.
+        queue_length: for each request, how many others were waiting when it arrived.
+        nodes: for each node, times from sending to the reply, for requests sent only to that node.
     """
 
     seconds: float
@@ -77,7 +77,7 @@ def read_trace(path: Path, periods: Sequence[Sequence[Period]]) -> list[Traced]:
         periods: for each result, the periods in which its requests arrived. No two overlap.
 
     Returns:
-        As many results as there are elements of `periods`.
+        One result for each element of `periods`.
 
     Raises:
         ConfigError: the file cannot be read, or is not a trace.

@@ -1,4 +1,4 @@
-"""Determines the number of keys from which spreading them over several nodes pays."""
+"""Determines the number of keys from which spreading them over several nodes pays off."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ __all__ = ["PERCENTILES", "Comparison", "Side", "buckets", "compare_sizes", "dou
 PERCENTILES: Final = (25, 50, 75, 90, 99)
 
 NO_GAIN: Final = 0.05
-"""Sharding that makes a get faster by at most this share does not pay."""
+"""Sharding that makes a get faster by at most this share does not pay off."""
 
 _Floats = npt.NDArray[np.float64]
 
@@ -192,7 +192,7 @@ def doubts(runs: Sequence[Run]) -> list[str]:
 
 
 def sentence(found: Sequence[Comparison]) -> str:
-    """Return the size from which sharding pays, with its uncertainty."""
+    """Return the size from which sharding pays off, with its uncertainty."""
     several = [one for one in found if one.size > 1]
     if not several:
         return "Only gets of one key were measured, which are never sharded."

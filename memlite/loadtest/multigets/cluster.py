@@ -29,7 +29,7 @@ class TracedCluster(Target):
         trace: the file that the proxy writes.
         settings: how to launch the nodes.
         backend: the nodes' backend: ``memory``, ``file`` or ``memcached``.
-        places: where the nodes and the proxy are started, in turn.
+        places: the machines on which the nodes and the proxy are started, in rotation.
 
     Raises:
         ConfigError: the nodes have no such options.

@@ -54,7 +54,7 @@ def measure_multigets(options: argparse.Namespace, out: TextIO) -> int:
             runs = complete(settings, folder, display)
         _show(settings, runs, differences(measured_on), folder, out)
     except KeyboardInterrupt:
-        signals.block()  # until the process ends: it only looks how much is left
+        signals.block()  # until the process ends: it only counts the runs that are left
         said = interrupted(folder, left=missing(settings, folder))
         sys.stderr.write(f"memlite: bench: {said}\n")
         return _INTERRUPTED

@@ -37,7 +37,7 @@ def complete(
     display: ProgressDisplay,
     places: Sequence[Place] = (HERE,),
 ) -> list[Run]:
-    """Make all missing measurements; return everything.
+    """Make all missing measurements; return all measurements.
 
     Args:
         settings: what to measure.
@@ -48,7 +48,7 @@ def complete(
     Raises:
         ConfigError: the folder has measurements with other settings, or no request has succeeded.
         StartError: a server cannot be started, or has died.
-        KeyboardInterrupt: the user has interrupted it.
+        KeyboardInterrupt: the user has interrupted the measurements.
     """
     runs = load_runs(settings, folder)
 
@@ -95,7 +95,7 @@ def _measure_missing(
         places: where nodes and the proxy are started, in turn.
 
     Returns:
-        Whether everything was measured; otherwise the user has interrupted it.
+        Whether everything was measured; False if the user has interrupted the measurements.
 
     Raises:
         StartError: a server cannot be started, or has died.
@@ -148,7 +148,7 @@ class _Measuring:
         self._target = target
         self._display = display
         self._together = prefixes(settings.nodes)
-        # Of the same length, and without a tag: each key is hashed as a whole.
+        # Prefixes of the same length, but without a hash tag: each key is hashed as a whole.
         self._spread = [one.translate({0x7B: "[", 0x7D: "]"}) for one in self._together]
         self._seed = settings.seed
 

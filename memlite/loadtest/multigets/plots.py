@@ -122,7 +122,7 @@ def _ratio(found: Sequence[Comparison]) -> Plot:
         "multigets-ratio",
         title,
         "Below 1, sharding is faster. Bars are 95% confidence intervals over repetitions, in each "
-        "of which both ways were measured in turn; where one crosses 1, the difference "
+        "of which both ways were measured in turn; where a bar crosses 1, the difference "
         "is not statistically significant.",
         draw,
     )

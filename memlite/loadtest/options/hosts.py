@@ -7,7 +7,7 @@ from memlite.loadtest import option_values as values
 
 __all__ = ["add_hosts", "without_access"]
 
-# How other machines are reached, which does not affect what is measured.
+# Options for reaching other machines, which do not affect the measurements.
 _ACCESS: Final = ("--ssh", "--remote-memlite", "--ports")
 
 

@@ -17,10 +17,10 @@ from memlite.loadtest.remote.launcher import PATIENCE
 
 __all__ = ["Connection"]
 
-_BEATS: Final = 6  # signs of life within the time of silence after which we are presumed dead
+_BEATS: Final = 6  # heartbeats sent during the silence after which the launcher gives us up
 _ANSWER_SECONDS: Final = 90.0  # more than a server may take to start, or to stop
 _END_SECONDS: Final = 40.0
-_NOT_FOUND: Final = 127  # a shell's exit code: there is no such program
+_NOT_FOUND: Final = 127  # a shell's exit code if there is no such program
 
 
 class Connection:
@@ -31,7 +31,7 @@ class Connection:
     Args:
         host: the machine, for messages.
         command: the command line that runs the launcher there.
-        patience: seconds without a sign of life after which the launcher ends.
+        patience: seconds without a heartbeat after which the launcher exits.
     """
 
     def __init__(self, host: str, command: Sequence[str], patience: float = PATIENCE) -> None:
@@ -106,7 +106,7 @@ class Connection:
         return found
 
     def close(self) -> None:
-        """End all processes there, and wait for them to end."""
+        """End all processes on the other machine, and wait until they have."""
         self._closing.set()
         self._beating.join()
         assert self._process.stdin is not None  # noqa: S101 - for the type checker

@@ -66,7 +66,7 @@ def _send(file: int, message: Mapping[str, Any]) -> None:
 
 
 def _lines(launcher: "_Launcher") -> Iterator[bytes]:
-    """Yield the requests; empty lines are signs of life."""
+    """Yield the requests; empty lines are keepalives."""
     rest = b""
     while select.select([_INPUT], [], [], launcher.patience)[0]:
         data = os.read(_INPUT, 1 << 16)
@@ -77,7 +77,7 @@ def _lines(launcher: "_Launcher") -> Iterator[bytes]:
 
 
 class _Launcher:
-    """Keeps the started processes, and answers requests.
+    """Keeps track of the processes that it has started, and answers requests.
 
     Attributes:
         patience: seconds of silence after which the launcher ends.
@@ -173,7 +173,7 @@ class _Launcher:
         self._running[pid][1].stop(timeout=PATIENCE)
 
     def _read(self, of: Mapping[str, Any]) -> str:
-        """Return a piece of a file of a process."""
+        """Return a chunk of one of a process's files."""
         with (self._running[of["pid"]][3] / of["file"]).open("rb") as file:
             file.seek(of["offset"])
             return base64.b64encode(file.read(_PIECE)).decode("ascii")

@@ -24,7 +24,7 @@ from memlite.loadtest.usage import Counted, Counters, MachineTimes, RemoteProces
 
 __all__ = ["Access", "RemoteMachine", "reached"]
 
-# Options for ssh unless the user's own command overrides them: the first value of each counts.
+# Options for ssh. The user's own command may override them: ssh uses the first value of each.
 _OPTIONS: Final = (
     "-T", "-oBatchMode=yes", "-oConnectTimeout=10", "-oServerAliveInterval=10",
     "-oServerAliveCountMax=3",
@@ -53,7 +53,7 @@ class Access:
         ssh: the command, with its options, that runs a program on another machine.
         memlite: the command that runs memlite there.
         ports: the first and the last port to listen on; None for any.
-        patience: seconds without a sign of life after which all processes there end.
+        patience: seconds without a heartbeat after which all processes there end.
     """
 
     ssh: tuple[str, ...] = ("ssh",)
@@ -138,13 +138,13 @@ class RemoteMachine:
             )
         machine = found["machine"]
         self._placed = Placed(self.host, int(machine["cores"]), str(machine["cpu"]))
-        # The connection's address, at which ssh reached the machine. A name may resolve differently
+        # The address at which ssh reached the machine. Its name may resolve to another address
         # there.
         self._address = found["address"] or self.host.rpartition("@")[2]
         self._ahead = self._compare_clocks()
 
     def _compare_clocks(self) -> float:
-        """Return by how many seconds the clock there is ahead of the one here."""
+        """Return how many seconds the other machine's clock is ahead of the local one."""
         settings = {
             "patience": self._access.patience,
             "host": self._address,
@@ -156,7 +156,7 @@ class RemoteMachine:
             there = self._connection.ask("begin", settings)
             after = time.time()
             found.append((after - before, there - (before + after) / 2))
-        return min(found)[1]  # that of the shortest round trip
+        return min(found)[1]  # the difference measured in the shortest round trip
 
     @property
     def placed(self) -> Placed | None:
@@ -189,7 +189,7 @@ class RemoteMachine:
         if trace:
             self._connection.ask("stop", pid)
             self._fetch_trace(pid, Path(trace))
-        with contextlib.suppress(StartError):  # if the connection is lost, it has ended already
+        with contextlib.suppress(StartError):  # if it is lost, the process has ended
             self._connection.ask("end", pid)
 
     def _fetch_trace(self, pid: int, to: Path) -> None:

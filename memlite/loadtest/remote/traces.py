@@ -16,7 +16,7 @@ def add_trace(text: str, to: Path, ahead: float) -> None:
     Args:
         text: the trace, with its header; an incomplete line is omitted.
         to: the file.
-        ahead: by how many seconds the clock of the proxy is ahead of the one here.
+        ahead: how many seconds the proxy's clock is ahead of the local one.
 
     Raises:
         OSError: the file cannot be written.

@@ -10,7 +10,7 @@ __all__ = ["combine", "comparison_warnings", "names"]
 
 
 def names(runs: Sequence[Results]) -> list[str]:
-    """Return a name for each run: the titles, versions or numbers, whichever first are unique."""
+    """Return a name for each run: titles if they are unique, else versions, else numbers."""
     titles = [run.title for run in runs]
     versions = [run.versions.get("memlite", "") for run in runs]
     for candidates in (titles, versions):

@@ -29,7 +29,7 @@ _LABELLED = 0.07  # parts of a bar at least this long are labelled with their sh
 
 
 def variation(design: Design, analyses: Sequence[Analysis]) -> Plot:
-    """Return the plot of the shares that explain the variation of each response."""
+    """Return the plot that divides each response's variation among its causes."""
     title = "What explains the variation between runs"
 
     def draw(theme: Theme) -> Figure:

@@ -57,8 +57,7 @@ def _statistic(value: float) -> str:
 def sign_table(design: Design, result: FactorialResult) -> tuple[list[str], list[list[str]]] | None:
     """Return the sign table of a 2^k·r design: its header and its rows; None for other designs.
 
-    Factors are called A, B, C, … in it, as in the book.
-
+    In the table, factors are called A, B, C, …, as in
     R. Jain, *The Art of Computer Systems Performance Analysis* (1991), section 17.3.
     """
     if not design.two_levels or len(design.factors) > _MAX_SIGNED:

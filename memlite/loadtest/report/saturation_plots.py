@@ -61,8 +61,8 @@ def saturation(data: PlotData) -> list[Plot]:
             "saturation",
             title,
             "Markers are repetitions, lines the fitted law with its 95% confidence band. A ring "
-            "marks the knee: the smallest number of clients from which on throughput is within 5% "
-            "of the highest. "
+            "marks the knee: the smallest number of clients that saturates the target: its "
+            "throughput is within 5% of the highest. "
             "Where a line leaves the markers, the law does not describe the target.",
             draw,
         )
@@ -132,7 +132,7 @@ def _knee_is_known(sweep: Sweep) -> bool:
 def _peak(sweep: Sweep) -> float | None:
     """Return the predicted peak if the data supports it and it is within the range of loads."""
     law = sweep.law
-    if law is None or not sweep.believes_law or law.peak_clients > sweep.points[-1].clients:
+    if law is None or not sweep.law_is_plausible or law.peak_clients > sweep.points[-1].clients:
         return None
     return law.peak_clients
 

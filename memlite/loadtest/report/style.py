@@ -266,7 +266,7 @@ def label(artist: Artist, series: str, tip: str = "") -> None:
 def tell(
     axes: Axes, series: str, xs: Sequence[float], ys: Sequence[float], tips: Sequence[str]
 ) -> None:
-    """Add tooltips at places of a drawing, for the page; nothing is drawn.
+    """Add tooltips at points of a drawing, for the page; nothing visible is drawn.
 
     Args:
         axes: the axes.
@@ -345,10 +345,10 @@ def svg(figure: Figure, prefix: str) -> str:
     stream = BytesIO()
     no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with settings():
-        FigureCanvasAgg(figure)  # measures text faster than the other
+        FigureCanvasAgg(figure)  # this canvas measures text faster than the SVG canvas
         _lay_out(figure)
         FigureCanvasSVG(figure).print_svg(stream, metadata=no_metadata)  # type: ignore[no-untyped-call]
-        figure.dpi = _DPI  # it was set to that of SVG
+        figure.dpi = _DPI  # print_svg has changed it
     text = stream.getvalue().decode()
     text = text[text.index("<svg") :]
     text = re.sub(r'<g id="data-([0-9A-V]*)-([0-9A-V]*)">', _data_attributes, text)

@@ -45,7 +45,7 @@ class Column:
 
     Attributes:
         heading: its heading, with the unit of its numbers if they are not labelled.
-        text: whether it contains text, and not numbers.
+        text: whether it contains text instead of numbers.
     """
 
     heading: str
@@ -60,7 +60,7 @@ class Table:
         name: unique on the page; letters, digits and dashes.
         title: its title.
         columns: the columns; the first one names the row.
-        rows: the cells of each row; those of numbers are `Cell`.
+        rows: the cells of each row; cells with numbers are of type `Cell`.
         note: how to read it; may be empty.
     """
 
@@ -130,7 +130,7 @@ def as_table(
     columns: Sequence[tuple[str, str, str]],
     rows: Sequence[Mapping[str, object]],
 ) -> Table:
-    """Return content that a page shows in another form as a table, for download.
+    """Return a table for download, with content that the page shows in another form.
 
     Args:
         title: its title, unique on the page.
@@ -151,7 +151,7 @@ def _text(cell: object) -> str:
 
 
 def _column(cells: Sequence[str]) -> dict[str, set[str]]:
-    """Return the numbers in a column, and the units of each; for text only, one without a unit."""
+    """Return the labels of the numbers in a column with their units; text has one empty label."""
     found: dict[str, set[str]] = {}
     for cell in cells:
         if isinstance(cell, Cell):

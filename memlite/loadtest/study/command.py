@@ -83,7 +83,7 @@ def carry_out_study(options: argparse.Namespace, others: Sequence[str], out: Tex
             save(folder, measured)
             page = _write(measured, folder)
     except KeyboardInterrupt:
-        signals.block()  # until the process ends: it only looks how much is left
+        signals.block()  # until the process ends; it only counts what is left to measure
         said = interrupted(folder, left=_left(sweeps, design, folder))
         sys.stderr.write(f"memlite: bench: {said}\n")
         return _INTERRUPTED

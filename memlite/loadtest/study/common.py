@@ -12,7 +12,7 @@ __all__ = ["parse_common"]
 _SET_BY_THE_STUDY: Final = frozenset(
     ("backends", "cluster", "in-flight", "mix", "paths", "proxies", "proxy-option", "workload")
 )
-# Options unknown to its models or its multi-gets, and options for servers already running.
+# Options that its models or its multi-gets do not support, or that are for running servers.
 _OF_NO_USE: Final = frozenset(
     (
         "arrivals", "client", "dialect", "find-knee", "machines", "most", "multiget", "no-report",
@@ -50,7 +50,7 @@ def parse_common(backend: str, others: Sequence[str]) -> argparse.Namespace:
 
 
 def _names(arguments: Sequence[str]) -> Iterator[str]:
-    """Yield the names of the options, without dashes, as ``compare`` spells them first."""
+    """Yield the names of the options, without dashes, each in its first spelling."""
     known = compare_options()
     for text in arguments:
         name = text.removeprefix("--").partition("=")[0]

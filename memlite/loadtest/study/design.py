@@ -17,7 +17,7 @@ _PROXIES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is measured.
+    """The amount to measure.
 
     Attributes:
         clients: the numbers of clients of a sweep.
@@ -82,7 +82,7 @@ class Study:
     """The measurements of a study.
 
     Attributes:
-        scale: how much.
+        scale: how much to measure.
         sweeps: in the order in which they are measured.
         factors: the factors of the experiment, as options.
         common: options of ``compare`` that are the same in all runs.
@@ -152,13 +152,13 @@ def study(scale: Scale, backend: str, others: Sequence[str], seed: int) -> Study
     """Return the measurements of a study.
 
     Args:
-        scale: how much.
+        scale: how much to measure.
         backend: the backend of the nodes.
         others: options of ``compare`` for all its runs.
         seed: the seed of the order in which the experiment and the multi-gets are measured.
 
     Raises:
-        ConfigError: the scale leaves nothing to compare, or an option is not for a study.
+        ConfigError: the scale leaves nothing to compare, or an option cannot be used in a study.
     """
     scale = replace(
         scale,

@@ -12,11 +12,11 @@ from memlite.loadtest.targets import LaunchedServer, LaunchSettings
 
 __all__ = ["expected_seconds", "start_seconds"]
 
-# Steps that take processor time are counted in server starts, to scale with the machine. The
-# figures are from profiles of quick studies.
+# The time of steps that are CPU-bound is in units of a server's start time, so that it scales with
+# the machine. The figures are from profiles of quick studies.
 _MEASUREMENT: Final = 0.2  # connecting and reading counters, besides the load
-_CLUSTER: Final = 3.5  # to start some nodes and proxies, and to stop them
-_THOUSAND_KEYS: Final = 0.5  # to store them
+_CLUSTER: Final = 3.5  # starting and stopping a few nodes and proxies
+_THOUSAND_KEYS: Final = 0.5  # storing them
 _REPORT: Final = 75.0  # models and figures
 
 

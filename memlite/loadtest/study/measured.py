@@ -24,14 +24,14 @@ from memlite.loadtest.units import duration, grouped, percent
 __all__ = ["Measured", "answer", "doubts"]
 
 _WORDS = {"read-only": "reads", "write-only": "writes", "mixed": "reads and writes (10 to 1)"}
-_CANNOT_BE_TOLD: Final = "the difference is not statistically significant"
+_NOT_SIGNIFICANT: Final = "the difference is not statistically significant"
 # The half-width of an interval, as a share of the mean, above which a warning is due.
 _MAX_SPREAD: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A study that is complete.
+    """A completed study.
 
     Attributes:
         study: the study.
@@ -73,7 +73,7 @@ class Measured:
 
 
 def doubts(measured: Measured) -> Iterator[str]:
-    """Yield reasons to doubt the figures, the gravest first."""
+    """Yield reasons to doubt the figures, the most serious first."""
     if measured.mixed:
         yield f"{measured.mixed[0].upper()}{measured.mixed[1:]}."
     points = measured.points
@@ -141,7 +141,7 @@ def _of_proxies(workload: str, found: Sequence[Line], direct: Sequence[Line]) ->
     best = max(found, key=lambda one: one.saturated.throughput.mean)
     alone = direct[0].saturated
     share = best.saturated.throughput.mean / alone.throughput.mean
-    doubt = "" if _differ(best.saturated, alone, _throughput) else f" ({_CANNOT_BE_TOLD})"
+    doubt = "" if _differ(best.saturated, alone, _throughput) else f" ({_NOT_SIGNIFICANT})"
     return (
         f"One node behind {best.name}: up to {plus_minus(best.saturated.throughput)} "
         f"{_WORDS[workload]} per second, {percent(share)} of the rate without a proxy{doubt}; "
@@ -150,7 +150,7 @@ def _of_proxies(workload: str, found: Sequence[Line], direct: Sequence[Line]) ->
 
 
 def _delay(proxied: Line, direct: Line) -> str:
-    """Return the response time that a proxy adds, with the fewest clients of both."""
+    """Return the response time that a proxy adds, at the lowest load measured for both."""
     points = {point.clients: point for point in selection.closed_loop(proxied.results)}
     others = {point.clients: point for point in selection.closed_loop(direct.results)}
     fewest = min(points.keys() & others.keys())
@@ -187,7 +187,7 @@ def _doubt_of(found: Sequence[Line]) -> str:
     points = sorted((one.saturated for one in found), key=lambda one: one.throughput.mean)
     if len(points) < 2 or _differ(points[0], points[-1], _throughput):
         return ""
-    return f" ({_CANNOT_BE_TOLD})"
+    return f" ({_NOT_SIGNIFICANT})"
 
 
 def _differ(one: Point, other: Point, value: Callable[[Repetition], float]) -> bool:

@@ -77,7 +77,7 @@ def check(folder: Path, study: Study) -> bool:
         return False
     except (OSError, ValueError) as error:
         raise ConfigError(f"bench: {path}: {error}") from None
-    design = json.loads(orjson.dumps(_design(study)))  # as it is read back
+    design = json.loads(orjson.dumps(_design(study)))  # in the form in which it is read back
     if not isinstance(before, dict) or {**before, **design} != before:
         raise ConfigError(
             f"bench: --out {folder} contains data that is not from this study; "

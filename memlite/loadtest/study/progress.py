@@ -29,7 +29,7 @@ class StudyProgress(ProgressDisplay):
         self._bar.start_step(f"{self.run}: {description}")
 
     def show(self, rate: float, p99: float, errors: int) -> None:
-        """Show the rate in operations per second, the 99th percentile in µs, and all errors."""
+        """Show operations per second, the 99th percentile in µs, and the number of errors."""
         self._bar.show(rate, p99, errors)
 
     def finish_measurement(self) -> None:

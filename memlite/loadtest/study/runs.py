@@ -33,7 +33,7 @@ class Sweeps:
         study: the study.
         folder: the directory with a folder for each sweep.
         machines: where servers and proxies run; empty for this machine.
-        mixed: whether repetitions of another system are completed.
+        mixed: whether to accept repetitions measured on another system.
     """
 
     study: Study
@@ -124,7 +124,7 @@ class Sweeps:
             raise ConfigError(
                 f"bench: {path} was measured with other options; choose another folder"
             )
-        # There are some if the study was killed after saving the results.
+        # Repetitions are left over if the study was killed after saving the results.
         self._kept(sweep).remove()
         return results
 

@@ -50,7 +50,7 @@ def lines(measured: Mapping[Sweep, Results], section: str, workload: str = "") -
     Args:
         measured: the results of each sweep.
         section: the section.
-        workload: only of this workload; empty for all.
+        workload: the workload whose lines are returned; empty for all.
     """
     found = []
     for sweep, results in measured.items():
@@ -93,7 +93,7 @@ def table_of_direct(found: Sequence[Line]) -> Table:
 
 
 def table_of_proxied(found: Sequence[Line]) -> Table:
-    """Return the table of one node with one proxy and more."""
+    """Return the table of one node with one or more proxies."""
     return Table(
         "proxied",
         "Highest throughput of one node with proxies",

@@ -15,8 +15,8 @@ _pack: Final = Struct("=I").pack
 class Ghost:
     """Remembers evicted keys as fingerprints, in buckets of at most 16, each a ring buffer.
 
-    The hash of a key selects its bucket; the fingerprint is dropped once as many later ones have
-    been added to that bucket. A key is therefore forgotten after about `capacity` others, give or
+    The hash of a key selects its bucket; the fingerprint is dropped once later ones have
+    filled that bucket. A key is therefore forgotten after about `capacity` others, give or
     take a fifth; an exact queue would need twenty times the memory. A key is mistaken for another
     once in 200 million lookups. Hashes of bytes differ between processes, so that clients cannot
     target a bucket.

@@ -11,25 +11,25 @@ from memlite.memory.item import Item
 
 __all__ = ["Lru"]
 
-# Up to this many items, an order that is larger than a lowered limit is rebuilt.
+# If the order exceeds a lowered limit, it is rebuilt if it has at most this many items.
 _REBUILT_AT_ONCE: Final = 10_000
-# Bytes of the order per item above which compaction rebuilds it.
+# Compaction rebuilds the order if it takes more than this many bytes per item.
 _SPARSE: Final = 512
 
 
 class Lru(Policy):
     """All items in the order of their last use; each use moves an item to the end.
 
-    Compared with S3-FIFO, a hit costs one more call and an item about 130 more bytes. While the
-    order grows or is rebuilt, no request is served: 30 ms with 350,000 items, 60 ms with twice as
-    many.
+    Compared with S3-FIFO, a hit costs one more call, and an item takes about 130 more bytes. While
+    the order grows or is rebuilt, no request is served: for 30 ms with 350,000 items, and for 60 ms
+    with twice as many.
     """
 
     def __init__(self, items: Index) -> None:
         super().__init__(items)
         self._order: OrderedDict[bytes, None] = OrderedDict()
         self._to_show: list[bytes] = []
-        self._next = 0  # the part of the index to show next
+        self._next = 0  # the part of the index to visit next
         self.find = self._find
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class Lru(Policy):
         return gone
 
     def walk(self, at_most: int, look: Callable[[bytes, Item], None]) -> int:
-        """Show items, one part of the index after another, as the order changes with each use."""
+        """Visit items in the order of the index, since each use changes the order of use."""
         for passed in range(at_most):
             while not self._to_show:
                 if self._next >= self._items.parts:
@@ -98,6 +98,6 @@ class Lru(Policy):
         return 0
 
     def dissolve(self) -> None:
-        """Free a place."""
+        """Remove an item from the order."""
         if self._order:
             self._order.popitem()

@@ -18,7 +18,7 @@ from memlite.memory.item import (
 __all__ = ["PLACE", "Policy", "cost", "weigh"]
 
 PLACE = 8
-"""Bytes of the place of an item in a queue."""
+"""Bytes that an item's place in a queue takes."""
 _PLAIN: Final = Item.object_size + PLACE
 
 
@@ -36,7 +36,7 @@ def weigh(line: bytes, item: Item) -> int:
     size += (len(line) + 48) & -16
     if not item.state & FULL:
         return size + _PLAIN
-    assert isinstance(item, FullItem)  # noqa: S101 - by its state; asking first takes longer
+    assert isinstance(item, FullItem)  # noqa: S101 - its state says so; a check takes longer
     size += item.object_size + PLACE
     if item.expires:
         size += NUMBER_SIZE
@@ -116,7 +116,7 @@ class Policy(ABC):
 
     @abstractmethod
     def lines(self) -> list[bytes]:
-        """Return the lines of all items and of removed ones with a place, roughly oldest first."""
+        """Return the lines of all items, and of removed ones with a place, roughly oldest first."""
 
     def move(self, at_most: int, copy: Callable[[bytes, Item], bytes]) -> int:
         """Replace some items by copies, and all of them over many calls.
@@ -140,4 +140,4 @@ class Policy(ABC):
 
     @abstractmethod
     def dissolve(self) -> None:
-        """Free a place or two, after all items were removed at once."""
+        """Free a place or two; called after all items were removed at once."""

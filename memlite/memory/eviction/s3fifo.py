@@ -18,7 +18,7 @@ _GHOST_SHARE: Final = 0.9  # of the number of items
 _LIMIT_PER_GHOST: Final = 8 * 9
 _TO_MAIN: Final = 2  # uses in the small queue that promote an item to the main queue
 
-# Recently used items that one call of `evict` may spare: a quarter of a millisecond.
+# Recently used items that one call of `evict` may spare; this takes a quarter of a millisecond.
 _CHANCES_AT_ONCE: Final = 1000
 
 # Share of the limit that places of removed items may take. Above it, each removal visits a few
@@ -283,7 +283,7 @@ class S3Fifo(Policy):
 
     @property
     def places_left(self) -> int:
-        """How many places belong to removed items."""
+        """The number of places that belong to removed items."""
         return len(self._left)
 
     def dissolve(self) -> None:

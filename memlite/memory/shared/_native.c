@@ -38,7 +38,7 @@ taken in this order: first the log's, then those of regions, one at a time. */
 #define LATEST 0x1p64  /* no expiry is later */
 #define HEAD 300  /* more than comes before the value in a reply */
 #define AHEAD 16  /* records */
-#define MANY 4096  /* items, more than the caches near a core hold */
+#define MANY 4096  /* items, more than a core's own caches hold */
 #define COUNTED 8  /* regions sampled to estimate the number of items */
 #define PROBES 8  /* slots examined for a key of a later command */
 #define EVICTED_AT_MOST 65536
@@ -47,14 +47,14 @@ taken in this order: first the log's, then those of regions, one at a time. */
 #define STEP 512  /* bytes of its segment that a worker fills between two steps: see `ahead` */
 #define STEP_RECORDS 256  /* examined per step */
 #define STEPS_AT_MOST 16  /* at once, where a large item is stored */
-#define KEEP_ALL 16  /* after this many victims for one segment, no item is kept for its uses */
+#define KEEP_ALL 16  /* after this many victims for one segment, used items are no longer kept */
 #define CLEAN_ALL 32  /* and after this many, no segment is cleaned */
 #define NOBODY UINT32_MAX  /* owner of the segment that the main queue fills */
 
 enum { FREE, OPEN, SEALED, EVICTING, PARKED };
 enum { UNNAMED = 1, META = 2, LIVE = 16, KEEP = 32, USED = 64, DEAD = 128 };
-/* Only in calls, beyond the eight bits of a record: refuse if the present item has expired; add so many uses; take the
-expiry of the present item. */
+/* Only in calls, beyond the eight bits of a record: refuse if the present item has expired; add this many uses; take
+the expiry of the present item. */
 enum { PLAIN = 256, USES = 512, EXPIRY = 2048 };
 enum { MET_NONE, MET_EXPIRED, MET_EXPIRED_UNFETCHED, MET_FLUSHED };
 
@@ -95,7 +95,7 @@ typedef struct {
     _Atomic uint64_t parked, to_park;  /* at 192 */
     uint64_t limit;
     /* The segment being evicted step by step, plus one (0: none); the offset reached; how many bytes of items may
-    still be kept for their uses; whether all are kept; whether a change of segments is under way. */
+    still be kept because they were used; whether all are kept; whether a change of segments is under way. */
     _Atomic uint32_t victim, reached, keep, clean, changing;
 } Header;
 
@@ -113,14 +113,14 @@ typedef struct {
     _Atomic uint16_t *ghosts;
     Segment *headers, *mine, *filled;  /* `filled`: where `main_with` last found room */
     Segment *next;                 /* becomes `mine` when that is full; NULL: none yet */
-    uint32_t soft;                 /* fill level of `mine` at which work ahead is due */
+    uint32_t soft;                 /* fill level of `mine` at which to prepare the next one */
     uint32_t tries;                /* victims chosen ahead since `mine` was opened */
     int crowded;                   /* whether a region was found with few slots left */
     uint32_t *mapped;              /* for each segment, how many bytes this process has mapped */
     int held;                      /* the region that the caller holds; -1 for none */
     uint64_t epoch;                /* flush epoch when the region was taken; later flushes take effect after its release */
     uint32_t worker, second;
-    uint32_t unlikely;             /* how many calls of `worn` may skip the search, after one among many segments failed */
+    uint32_t unlikely;             /* how many calls of `nearly_empty` skip the search, after a long one failed */
     double offset;                 /* unix time minus the monotonic clock */
     /* Counted by this process: live items evicted, those never read; expired items, those never read; items kept. */
     unsigned long long evictions, evicted_unfetched, reclaimed, expired_unfetched, reinserted;
@@ -175,7 +175,7 @@ static inline void note_latest(Segment *s, uint64_t expires) {
 static inline uint64_t first_of(Table *t, uint32_t hash) {
     return (uint64_t)(hash >> 24) * t->header->slots + first_slot(t, hash);
 }
-/* The place of a key's ghost, and the name that stands for the key there. */
+/* The place of a key's ghost, and the fingerprint that stands for the key there. */
 static inline _Atomic uint16_t *ghost_of(Table *t, uint32_t hash, uint64_t tag, uint16_t *name) {
     *name = (uint16_t)(tag << 2 | (hash & 3)) | 1;
     return t->ghosts + first_of(t, hash);
@@ -267,7 +267,7 @@ static int look(Table *t, uint32_t hash, const Wanted *w, uint64_t place, Found 
     }
     return 0;
 }
-/* Empties a slot, and those before it that only led here. */
+/* Empties a slot, and the removed slots before it that only led to it. */
 static void clear(Table *t, Region *region, Found *f) {
     uint32_t slots = t->header->slots;
     _Atomic uint64_t *first = t->slots + (region - t->regions) * slots;
@@ -317,7 +317,7 @@ static Segment *next_in(Table *t, uint32_t state) {
     }
     return found;
 }
-static int free_segments(Table *t) {  /* 3: or more */
+static int free_segments(Table *t) {  /* 3 means 3 or more */
     int found = 0;
     for (uint32_t i = 0; i < t->header->segments && found < 3; i++) found += peek(t->headers[i].state) == FREE;
     return found;
@@ -351,10 +351,10 @@ static uint32_t gone(Table *t, Segment *s, double time) {
     return dead < used ? dead : used;
 }
 /* Chooses a segment to reuse. `clean`: its items are to be kept. Cleaning pays if a sixth of the segment is dead, or
-if its items take no more than half of it: two such segments fit into one. Where nothing may be evicted, `need`
-bytes must fit beside them. Otherwise, S3-FIFO by segments: new items enter the small queue, a tenth of all; items
-used at least twice there move to the main queue, and the others leave a name among the ghosts, so that they count as
-used twice when they return. */
+if its items take no more than half of it: two such segments fit into one. Where nothing may be evicted, cleaning
+pays if the items and `need` more bytes fit into one segment. If it does not pay, the policy is S3-FIFO by segments:
+new items enter the small queue, a tenth of all; items used at least twice there move to the main queue, and the
+others leave a fingerprint among the ghosts, so that they count as used twice when they return. */
 static Segment *choose(Table *t, uint64_t need, int *clean) {
     Segment *oldest[2] = {NULL, NULL}, *emptiest = NULL;
     uint32_t least = UINT32_MAX, whole = t->header->segment_size;
@@ -376,7 +376,7 @@ static Segment *choose(Table *t, uint64_t need, int *clean) {
 }
 /* The youngest segment with hardly any items, to be reused before one that has been idle for long: it is still in the
 caches and page tables of a process that keeps overwriting the same items. */
-static Segment *worn(Table *t) {
+static Segment *nearly_empty(Table *t) {
     if (t->unlikely) { t->unlikely--; return NULL; }
     Segment *found = NULL;
     double time = now(t);
@@ -410,10 +410,10 @@ static void tell_evicted(Table *t, Record *r, uint32_t state) {
         memcpy(p + 20, key_of(r), r->key);
         memcpy(p + 20 + r->key, r + 1, head);
     }
-    if (!p || PyList_Append(t->evicted, told)) PyErr_Clear();  /* out of memory: it goes unreported */
+    if (!p || PyList_Append(t->evicted, told)) PyErr_Clear();  /* out of memory: the eviction is not reported */
     Py_XDECREF(told);
 }
-/* Prefetches a record's slot, state and ghost, which a large table does not have in a cache; returns its size. */
+/* Prefetches a record's slot, state and ghost, which are rarely cached if the table is large; returns its size. */
 static uint32_t fetch_ahead(Table *t, Record *r) {
     uint64_t slot = first_of(t, r->hash);
     __builtin_prefetch(t->slots + slot, 1);
@@ -426,7 +426,7 @@ static void mark_as(Table *t, Segment *victim, uint32_t state) {
     store(t->header->changing, 0);
 }
 /* Frees a segment. Items that have been used enough, or all live ones if `clean`, move into `into` or, if that is
-NULL, into the main queue; `keep` limits the bytes kept for their uses. Examines `most` records from `reached` on.
+NULL, into the main queue; `keep` limits the bytes of used items kept. Examines `most` records from `reached` on.
 2: there are more; 1: done; 0: there was no room for items that had to be kept; -1: an error. */
 static int evict_some(Table *t, Segment *victim, int clean, Segment *into, uint32_t *keep, uint32_t *reached, uint32_t most) {
     mark_evicted(t, victim, into);
@@ -664,12 +664,12 @@ static int open_segment(Table *t, uint64_t size) {
     t->tries = 0;
     if (s && (peek(s->state) != OPEN || peek(s->owner) != t->worker || peek(s->used))) s = NULL;
     if (s) goto begins;
-    if (free_segments(t) < 2) {  /* one is always free, to receive the items kept of another */
+    if (free_segments(t) < 2) {  /* one is always free, to receive the items kept from another */
         if (!t->evicts) { done = compact(t, size); goto out; }
         if (t->mine) store(t->mine->state, SEALED);
         t->mine = NULL;
         done = free_two(t);
-    } else if (t->evicts && (s = worn(t)) && (done = evict(t, s, 1, NULL, 0)) != 1) s = NULL;
+    } else if (t->evicts && (s = nearly_empty(t)) && (done = evict(t, s, 1, NULL, 0)) != 1) s = NULL;
     if (done < 0) goto out;
     done = 0;
     if (s || (s = next_in(t, FREE))) {

@@ -31,9 +31,10 @@ _POLL: Final = 0.02
 _BLOCK: Final = 512
 _REGION_SIZE: Final = 128
 _SUMMED: Final = KEPT.size - 4
-# Smaller differences between two servers' clocks are ignored: the system's is always adjusted.
+# Smaller differences between two servers' clocks are ignored: NTP keeps adjusting the system's.
 _STEP: Final = 1.0
-# Uses are counted from two years before the start, in seconds: as many are left after it.
+# Times of use are seconds since an origin, which is this long, two years, before the start: the
+# 27 bits for them leave as much time after it.
 _BEFORE: Final = 1 << 26
 
 
@@ -83,7 +84,7 @@ class MemoryFile:
         return os.fstat(self.descriptor).st_blocks * _BLOCK
 
     def refusal(self, layout: Layout) -> str | None:
-        """Return why its content cannot be used; None if it can, an empty text if it has none.
+        """Return why its content cannot be used; None if it can, an empty string if it has none.
 
         Args:
             layout: the layout that it must have.
@@ -156,7 +157,7 @@ def origin_of(memory: memoryview | mmap.mmap) -> int:
 
 
 def close(memory: mmap.mmap, layout: Layout, now: float, wall: float) -> None:
-    """Mark a table as whole, when no process writes any more.
+    """Mark a table as complete, once no process writes to it any more.
 
     Args:
         memory: the mapping.
@@ -173,7 +174,7 @@ def close(memory: mmap.mmap, layout: Layout, now: float, wall: float) -> None:
 
 
 def reopen(memory: mmap.mmap, layout: Layout, now: float) -> tuple[float, int]:
-    """Reopen a table that was closed, and mark it as not whole until it is closed again.
+    """Reopen a table that was closed, and mark it as incomplete until it is closed again.
 
     Args:
         memory: the mapping.
@@ -181,8 +182,8 @@ def reopen(memory: mmap.mmap, layout: Layout, now: float) -> tuple[float, int]:
         now: the unix time.
 
     Returns:
-        Seconds by which expiries move, 0 unless a clock was set meanwhile, and seconds by which
-        the times of uses move.
+        The seconds to add to expiries, 0 unless a clock was set in the meantime, and the seconds
+        to add to times of use.
 
     Raises:
         ValueError: it was not closed, or has been changed since.

@@ -11,7 +11,7 @@ offset                content
                       for a mutex, then the last serial number, items, bytes, busy
 ``slots_at``          the slots of all regions, 8 bytes each
 ``states_at``         for each slot, when and how often its item was used: 4 bytes
-``ghosts_at``         for each slot, the name of an evicted key: 2 bytes
+``ghosts_at``         for each slot, the fingerprint of an evicted key: 2 bytes
 ``headers_at``        for each segment 128 bytes: generation, order, flush epoch; state, owner,
                       bytes used, queue; last expiry; at 64, bytes of dead records
 ``segments_at``       the segments, in which records follow each other
@@ -100,7 +100,7 @@ PARKED_AT: Final = 192
 (``cache_memlimit``)."""
 STEPS_AT: Final = 216
 """4 bytes each: the segment being evicted step by step, plus one, or 0; the offset reached; how
-many bytes of items may still be kept for their uses; whether all are kept; whether a change of
+many bytes of used items may still be kept; whether all are kept; whether a change of
 segments is under way."""
 RECORD: Final = struct.Struct("<IIQdIHBB")
 """Length of the reply, hash, cas unique, expiry, second of the store, bytes after the reply,

@@ -71,7 +71,8 @@ _STATE, _OWNER, _USED, _MAIN = range(6, 10)
 _DEAD: Final = 16
 _WIDE: Final = SEGMENT_HEADER // 8
 _NARROW: Final = SEGMENT_HEADER // 4
-# After this many victims for one segment, no item is kept for its uses; later, none is cleaned.
+# After this many victims for one segment, used items are no longer kept; after more, no segment is
+# cleaned.
 _KEEP_ALL: Final = 16
 _CLEAN_ALL: Final = 32
 _TRIES: Final = 64
@@ -83,7 +84,8 @@ _MAX_STEPS: Final = 16
 _VICTIM, _REACHED, _KEEP, _CLEAN, _CHANGING = range(5)
 _UNLIMITED: Final = 0xFFFFFFFF
 _SERIAL, _ITEMS, _BYTES, _BUSY = range(4)
-# How often a store tries, evicting a segment for its slots in between; the result that requests it.
+# How many times a store tries, evicting a segment between tries to free slots; the result of
+# `_put` that requests that.
 _SHED: Final = 5
 _CROWDED: Final = -2
 _DOUBLE: Final = struct.Struct("<d")
@@ -155,15 +157,15 @@ class PureTable:
         self._mine = self._filled = -1
         self._steps = view[STEPS_AT : STEPS_AT + 20].cast("I")
         self._next = -1  # becomes `_mine` when that is full
-        self._soft = 0  # fill level of `_mine` at which work ahead is due
+        self._soft = 0  # fill level of `_mine` at which to prepare the next one
         self._tries = 0  # victims chosen ahead since `_mine` was opened
         self._crowded = False  # whether a region was found with few slots left
-        self._unlikely = 0  # how many calls of `_worn` may skip the search
+        self._unlikely = 0  # how many calls of `_nearly_empty` may skip the search
         self._held = -1
         self._epoch = 0  # flush epoch at `hold`; later flushes come after it
         self._worker = 0
         self._second = 0
-        self._fetched = FETCHED  # the state of an item read in this second, but for its uses
+        self._fetched = FETCHED  # the state of an item read in this second, except for its uses
         self.offset = 0.0
         self.evicted: list[bytes] | None = None
         self.evictions = self.evicted_unfetched = 0
@@ -413,7 +415,7 @@ class PureTable:
             self._wide[_WIDE * segment + _LATEST] = latest
 
     def _ghost_of(self, low: int, tag: int) -> tuple[int, int]:
-        """Return the place of a key's ghost, and the name that stands for the key there."""
+        """Return the place of a key's ghost, and the fingerprint that stands for the key there."""
         return (low >> 24) * self._slots_of + self._first(low), (tag << 2 | low & 3) & 0xFFFF | 1
 
     def _begin(self, segment: int, owner: int, main: int) -> None:
@@ -478,10 +480,11 @@ class PureTable:
         """Return which segment to reuse, and whether its items are to be kept.
 
         Cleaning pays if a sixth of the segment is dead, or if its items take no more than half of
-        it: two such segments fit into one. Where nothing may be evicted, `need` bytes must fit
-        beside them. Otherwise, S3-FIFO by segments: new items enter the small queue, a tenth of
-        all; items used at least twice there move to the main queue, and the others leave a name
-        among the ghosts, so that they count as used twice when they return.
+        it: two such segments fit into one. Where nothing may be evicted, cleaning pays if the items
+        and `need` more bytes fit into one segment. If it does not pay, the policy is S3-FIFO by
+        segments: new items enter the small queue, a tenth of all; items used at least twice there
+        move to the main queue, and the others leave a fingerprint among the ghosts, so that they
+        count as used twice when they return.
         """
         oldest, emptiest, small = [-1, -1], -1, 0
         whole, least = self._layout.segment_size, self._layout.segment_size + 1
@@ -507,7 +510,7 @@ class PureTable:
             return oldest[0], False
         return oldest[1], False
 
-    def _worn(self) -> int:
+    def _nearly_empty(self) -> int:
         """Return the youngest segment with hardly any items, or -1.
 
         It is reused before one that has been idle for long: it is still in the caches and page
@@ -538,7 +541,7 @@ class PureTable:
         self._steps[_CHANGING] = 0
 
     def _finish(self) -> None:
-        """Complete an eviction that a killed process had begun, before all else with segments.
+        """Complete an eviction that a killed process had begun; called before segments change.
 
         All items are kept, as it may have been cleaning. They move into that process's own segment
         if it was already open. No other process writes there: its successor calls this first.
@@ -800,9 +803,9 @@ class PureTable:
                     self._seal()
                     self._free_two()
                 elif self.evicts:
-                    worn = self._worn()
-                    if worn >= 0 and self._evict(worn, clean=True):
-                        mine = worn
+                    reused = self._nearly_empty()
+                    if reused >= 0 and self._evict(reused, clean=True):
+                        mine = reused
             if mine < 0:
                 mine = self._next_in(FREE)
             if mine < 0:

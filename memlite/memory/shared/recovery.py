@@ -58,7 +58,7 @@ def recover(memory: mmap.mmap, now: float, shift: float, later: int) -> int:
         memory: the mapping.
         now: the unix time.
         shift: seconds by which expiries move, because the clock was set.
-        later: seconds by which the times of uses move.
+        later: seconds by which the times of last use move.
 
     Returns:
         The number of items.

@@ -212,7 +212,7 @@ class _Dump:
         self._writable.set()
 
     async def run(self) -> None:
-        """Send all lines, and return the connection."""
+        """Send all lines, and hand back the connection."""
         try:
             await self._send_items()
             self._lines.append(self._end)

@@ -6,7 +6,8 @@ is a message of its own, with the request's id, in as many datagrams as necessar
 The source address of a datagram can be forged. So the total size of the replies to a request is
 limited: a request for one item of the largest size is answered, a request for a hundred is not. The
 work in progress is limited for all senders together: datagrams beyond that are dropped and counted.
-So are administrative commands that arrive too often, if several processes have to carry them out.
+The same applies to administrative commands that arrive too often, if several processes have to
+carry them out.
 """
 
 import asyncio

@@ -65,7 +65,7 @@ _NOT_STORED: Final = {Mode.ADD: Status.EXISTS, Mode.REPLACE: Status.NOT_FOUND}
 class BinaryCommands(ShortBinaryCommands):
     """The binary protocol's commands.
 
-    Quiet commands that fail are answered like any other.
+    A quiet command that fails gets a reply like any other.
 
     Args:
         engine: holds the items.

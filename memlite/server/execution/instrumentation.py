@@ -37,7 +37,7 @@ class ObservedClient(Protocol):
 
     @property
     def peer(self) -> str:
-        """Its address; empty over UDP."""
+        """The client's address; empty over UDP."""
 
 
 class Recorder(Protocol):

@@ -1,4 +1,4 @@
-"""Single packets of the binary protocol for `memlite.server.execution.runner`."""
+"""Carries out single binary packets that `memlite.server.execution.runner` passes on."""
 
 from collections.abc import Callable
 from struct import Struct

@@ -45,8 +45,8 @@ class ReplySink(Protocol):
     Attributes:
         number: the socket's file descriptor, for the log.
         out: receives the replies, in order.
-        unread: bytes of replies that the peer has yet to read; 0 while more are taken at once. The
-            sink calls `StoreExecutor.peer_has_read` after it has become 0.
+        unread: bytes of replies that the peer has yet to read; 0 while the transport accepts more.
+            The sink calls `StoreExecutor.peer_has_read` after it has become 0.
     """
 
     @property
@@ -393,7 +393,7 @@ class StoreExecutor:
         try:
             for other in before:
                 await other.wait()
-            reply = _NOTHING if before and self._nobody_reads(request) else None
+            reply = _NOTHING if before and self._is_abandoned(request) else None
             if attempt is not None:
                 try:
                     reply = await engine.finish(attempt)
@@ -411,18 +411,18 @@ class StoreExecutor:
             reply = self._refusal(request, error)
         self._finish(request, reply)
 
-    def _nobody_reads(self, request: _Request) -> bool:
-        """Return whether a command changes nothing, and its client has disconnected."""
+    def _is_abandoned(self, request: _Request) -> bool:
+        """Return whether the client has disconnected, and the command would change nothing."""
         access = request.access
         return self._sink is None and access.reads and not access.conditional
 
     async def _when_it_fits(self, request: _Request, place: Place) -> _Reply:
-        """Once there is room for a reply of that size, read again, as often as necessary."""
+        """Wait for room for the reply, and read again; repeat this until the reply fits."""
         again = partial(self._run_again, request)
         while True:
             with place:
                 await place.wait()
-                if self._nobody_reads(request):
+                if self._is_abandoned(request):
                     return _NOTHING
                 reply = await self._engine.carry_out(request.access, request.keys, again)
             further = self._line_up(request, reply)
@@ -599,4 +599,4 @@ def _size(reply: _Reply) -> int:
 
 
 _SHORTCUTS: Final[Shortcuts] = {b"get": StoreExecutor.short_get}
-"""For a backend that must be queried for every get: those are not parsed further."""
+"""For a backend that must be queried for every get: such gets need no further parsing."""

@@ -67,7 +67,7 @@ plain_flags: Final = _known.get
 
 
 def read_plain_flags(words: bytes) -> PlainFlags | None:
-    """Return the flags of an mg; None if there are any but those above, or one of them twice.
+    """Return the flags of an mg; None if a flag is not in `_USUAL`, or is repeated.
 
     Args:
         words: the part of the line after the key and a space.

@@ -1,7 +1,7 @@
-"""Runs of commands in C, if the module was compiled: input is carried out as it arrives.
+"""Carries out runs of commands in C, straight from the input, if the module was compiled.
 
 `_native.c` handles the commands of `memlite.server.execution.short_commands` and
-`short_binary_commands` on plain or absent items, and passes all others to those.
+`short_binary_commands` on plain or absent items, and passes all others to those modules.
 """
 
 from collections.abc import Callable
@@ -67,12 +67,12 @@ class Runner(Protocol):
     def text(self, data: bytes, out: list[Part], begin: int = 0, /) -> bytes | None:
         """Carry out commands of the text protocol, at most as many as in a turn.
 
-        Counts the bytes read, unless they are the rest of input already counted, and the read if
-        all of it has been carried out.
+        Counts the bytes read, unless they are left over from input that was already counted. Also
+        counts the read itself, if all of it has been carried out.
 
         Args:
             data: the input.
-            out: a list without replies.
+            out: an empty list.
             begin: where to begin; above 0 for input left over from earlier turns.
 
         Returns:

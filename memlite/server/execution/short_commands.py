@@ -1,8 +1,8 @@
 """The text protocol's commands in their usual form: from the words of the line to the reply.
 
 For most commands of one key, it is enough to split the line into words. They need no parsed
-request, no lookup of a method by its name and no values between the layers: each takes a third to
-a half of the instructions of the general path (see docs/performance.md).
+request, no lookup of a method by its name and no values passed between layers: each takes a third
+to a half of the instructions of the general path (see docs/performance.md).
 """
 
 from collections.abc import Callable
@@ -253,7 +253,7 @@ class ShortCommands(MetaCommands):
         """``delete <key> [noreply]``."""
         if len(words) != 2 or not 0 < len(words[1]) <= MAX_KEY_LENGTH:
             return self._unanswered(ShortCommands.short_delete, words, position)
-        if words[1] == _NOREPLY:  # it is the key, and yet suppresses the reply, as in memcached
+        if words[1] == _NOREPLY:  # the key, which also suppresses the reply, as in memcached
             return 0
         self.out.append(b"DELETED\r\n" if self._engine.delete(words[1]) else b"NOT_FOUND\r\n")
         return position
@@ -318,7 +318,7 @@ class ShortCommands(MetaCommands):
     # Meta commands
 
     def short_meta_get(self, words: list[bytes], data: bytes, position: int) -> int:
-        """``mg <key> <flags>*`` with `PlainFlags`, of a plain item or none."""
+        """``mg <key> <flags>*`` with `PlainFlags`, for a plain item or a miss."""
         count = len(words)
         if count < 2:
             return 0
@@ -371,7 +371,7 @@ class ShortCommands(MetaCommands):
         return position
 
     def short_meta_count(self, words: list[bytes], data: bytes, position: int) -> int:
-        """``ma <key>`` and ``ma <key> v``, if the number takes as many digits afterwards."""
+        """``ma <key>`` and ``ma <key> v``, if the new number needs no more room."""
         if len(words) < 2:
             return 0
         shown = len(words) > 2

@@ -48,7 +48,7 @@ def name_of(command: Command, arguments: Arguments) -> str:
 
 
 def _printable(word: bytes) -> str:
-    """Return a client's word, cut; "unknown" if it has characters that could confuse a reader."""
+    """Return a client's word, shortened; "unknown" if characters in it could confuse a reader."""
     text = word[:_MAX_WORD_LENGTH].decode("latin-1").lower()
     return text if text.isascii() and text.replace("_", "").isalnum() else "unknown"
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["NamedExecutor", "NamedTextCommands", "TracedExecution", "TracedExecutor", "traced"]
 
 _PARENT: Final = re.compile(rb"P00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
-"""W3C Trace Context's ``traceparent`` as the token of the flag P, which servers ignore."""
+"""W3C Trace Context's ``traceparent`` as the token of the meta flag P, which memcached ignores."""
 _READS: Final = frozenset(("get", "gets", "meta_get", "meta_debug", "meta_noop"))
 
 
@@ -84,7 +84,7 @@ class NamedTextCommands(TextCommands):
         if _parent_of(arguments) is None:
             getattr(self, command.name)(*arguments)  # as `CommandSet` does, but with one call less
         else:
-            self.execute_observed(command, arguments, _Nobody())
+            self.execute_observed(command, arguments, _NullObserver())
 
     def execute_observed(
         self, command: Command, arguments: Arguments, observer: CommandObserver
@@ -113,7 +113,7 @@ class _Untraced:
 
 
 class NamedExecutor:
-    """An executor for a store that traces the meta commands that name a span, sampled or not.
+    """An executor for a store; traces the meta commands that name a span, sampled or not.
 
     Args:
         tracer: makes the spans.
@@ -164,7 +164,7 @@ class NamedExecutor:
         if _parent_of(arguments) is None:
             self._execute(command, arguments)
         else:
-            self._traced.execute_observed(command, arguments, _Nobody())
+            self._traced.execute_observed(command, arguments, _NullObserver())
 
 
 def traced(tracer: Tracer, executor: Executor) -> ObservableExecutor:
@@ -229,7 +229,7 @@ class TracedExecutor:
             raise
 
 
-class _Nobody:
+class _NullObserver:
     """Observes nothing."""
 
     def ready(self) -> None:

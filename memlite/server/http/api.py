@@ -37,9 +37,9 @@ class Api:
 
     Args:
         recorder: holds the figures.
-        hot_keys: returns the keys most often asked for.
+        hot_keys: returns the most requested keys.
         slow: returns the last slow commands; None without a slow log.
-        shows_keys: whether to show their names.
+        shows_keys: whether to show the names of keys.
     """
 
     def __init__(

@@ -48,8 +48,8 @@ class Door:
         protocol: creates aiohttp's protocol.
 
     Attributes:
-        refused: how many connections were closed at once, as all others were being answered.
-        displaced: how many idle connections were closed to make room for new ones.
+        refused: the number of connections closed immediately, as no open one was idle.
+        displaced: the number of idle connections closed to make room for new ones.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Door:
 
     @property
     def unfinished(self) -> int:
-        """How many connections have a request or a reply in progress."""
+        """The number of connections with a request or a reply in progress."""
         return sum(guard.unfinished for guard in self._guards.values())
 
     def guard_of(self, protocol: asyncio.Protocol) -> Guard | None:
@@ -127,14 +127,14 @@ class Door:
     def _displace(self) -> bool:
         """Close the connection that has been idle for the longest; return whether there is one.
 
-        Connections without the token are closed first. So clients that merely hold connections
+        Connections without the token are closed first, so clients that merely hold connections
         cannot shut out clients with the token.
         """
         idle = [guard for guard in self._guards.values() if not guard.answering]
         if not idle:
             return False
         guard = min(idle, key=lambda guard: (guard.trusted, guard.since))
-        self._forget(guard)  # frees its place now; its close is only noticed later
+        self._forget(guard)  # frees its place now; its closing is noticed only later
         entering = self._entering.get(guard)
         if entering is not None:
             entering.cancel()

@@ -44,7 +44,7 @@ class Recorder:
         self.snapshot: Snapshot
 
     def start(self) -> None:
-        """Begin; the event loop is running."""
+        """Begin to take snapshots; the event loop must be running."""
         self.snapshot = self._of_step = self._take()
         self._taken = self._clock()
         self._loop = asyncio.get_running_loop()
@@ -61,14 +61,15 @@ class Recorder:
     def follow(self) -> "asyncio.Queue[str | None]":
         """Return a queue of events: ``now``, ``point``, or None at the end.
 
-        Return it with `unfollow`. Events are dropped for clients that are slow to take them.
+        Pass the queue to `unfollow` when done. Events are dropped for clients that are slow to take
+        them.
         """
         stream: asyncio.Queue[str | None] = asyncio.Queue()
         self._streams.add(stream)
         return stream
 
     def unfollow(self, stream: "asyncio.Queue[str | None]") -> None:
-        """Take back a queue."""
+        """Stop adding events to a queue that `follow` returned."""
         self._streams.discard(stream)
 
     @property

@@ -44,8 +44,8 @@ class HttpSources:
 
     Attributes:
         snapshot: returns the server's figures.
-        health: tells whether it should receive requests.
-        hot_keys: returns the keys most often asked for.
+        health: tells whether the server should receive requests.
+        hot_keys: returns the most requested keys.
         slow: returns the last slow commands; None without a slow log.
         metrics: the metrics shown.
     """

@@ -1,6 +1,6 @@
 """A receiver of OTLP over HTTP, accessed through the SDK's exporters."""
 
-import encodings.idna  # noqa: F401 - names of hosts need it, when files may be out of reach (-u)
+import encodings.idna  # noqa: F401 - resolves hosts, when files may be unreachable (-u)
 import logging
 import threading
 import time
@@ -118,5 +118,5 @@ def _quietly() -> Iterator[list[str]]:
 
 
 def _trouble(said: Sequence[str]) -> str:
-    # The first message states the cause, the last that the time was up.
+    # The first message states the cause; the last one only says that the time was up.
     return " ".join((said[0] if said else "unknown").split())[:_MAX_TROUBLE]

@@ -27,7 +27,7 @@ class OtlpService:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin; the event loop is running."""
+        """Start. Needs a running event loop."""
         self._worker.start()
         self._wait()
 

@@ -35,7 +35,7 @@ class Shared:
 
 
 def asks_store(config: Config) -> bool:
-    """Return whether each of several workers can ask the store itself."""
+    """Return whether each of several workers can query the store directly."""
     if config.backend == "memory://":  # the most common case
         return False
     from memlite.backends.registry import REMOTE, parse_url

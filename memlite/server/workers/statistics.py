@@ -268,7 +268,7 @@ _GREATEST: Final = frozenset(
         "servers_unavailable", "state", "times_unavailable",
     )
 )  # fmt: skip
-"""Figures of the one store that all workers see alike. The maximum counts: "unavailable" wins."""
+"""Figures of the store that all workers share. They are merged by maximum: "unavailable" wins."""
 
 
 def _of_all(figures: list[dict[str, Any]]) -> dict[str, Any]:

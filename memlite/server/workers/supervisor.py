@@ -46,7 +46,7 @@ def workers_of(config: Config) -> int:
     """Return the number of processes that serve: one where several are not supported.
 
     Raises:
-        ConfigError: a file is to keep the shared table (``-e``), and there is none.
+        ConfigError: a file is to keep the shared table (``-e``), but no table is shared.
     """
     alone = ""
     remote = asks_store(config)
@@ -118,8 +118,8 @@ def make_mapping(config: Config, workers: int, now: float) -> "Mapping":
 
 
 Work = Callable[[int, socket.socket, Callable[[], None]], None]
-"""Serves in its own process. Called with its number, the channel that passes accepted sockets, and
-a function to call once it takes them."""
+"""The main function of a worker. Takes the worker's number, the channel that passes accepted
+sockets, and a function to call once the worker takes them."""
 
 
 class _Worker:
@@ -304,9 +304,9 @@ class Supervisor:
                     except OSError:
                         return
                     with accepted:
-                        self._pass(accepted, place)
+                        self._hand_out(accepted, place)
 
-    def _pass(self, accepted: socket.socket, listener: int) -> None:
+    def _hand_out(self, accepted: socket.socket, listener: int) -> None:
         """Pass a connection to a worker that takes it; if none does, it is closed."""
         workers = list(self._workers.values())
         over = sum(one.connections(self._board) for one in workers) >= self._limit
@@ -315,7 +315,7 @@ class Supervisor:
         workers = serving or workers
         numbers = [one.connections(self._board) for one in workers]
         # Round robin. As connections come and go, some workers would end up with more of them:
-        # these are tried last until the others have as many. So are workers that may be stuck.
+        # these are tried last until the others have as many. Workers that may be stuck come last.
         most = min(numbers, default=0) * (1 + _UNEVEN) + 1
         count = len(workers)
         turns = range(self._turn + 1, self._turn + 1 + count)

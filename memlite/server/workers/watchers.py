@@ -100,7 +100,7 @@ class WorkerWatchers(Watchers):
         return [
             *super()._watchers_for(kind),
             *(
-                _Elsewhere(kind, place, outbox, self)
+                _RemoteWatchers(kind, place, outbox, self)
                 for outbox in self._elsewhere.values()
                 if outbox.wants(place)
             ),
@@ -211,8 +211,8 @@ class _Outbox:
         return True
 
 
-class _Elsewhere(Watcher):
-    """The watchers of a stream at another worker."""
+class _RemoteWatchers(Watcher):
+    """The watchers of a stream that are clients of another worker."""
 
     def __init__(self, kind: str, place: int, outbox: _Outbox, owner: Watchers) -> None:
         self.kinds = {kind}

@@ -246,8 +246,8 @@ class WorkerServer(Server):
             return None
         return super()._make_otlp()
 
-    def _what_is_exported(self) -> "Callable[[], Snapshot] | None":
-        return None if self._number else super()._what_is_exported()
+    def _source_of_exports(self) -> "Callable[[], Snapshot] | None":
+        return None if self._number else super()._source_of_exports()
 
     def _unfinished(self) -> bool:
         # The first worker exports the counts of all workers, so it is the last to stop.

@@ -1,8 +1,8 @@
 """Metrics as text: Prometheus's format 0.0.4 and OpenMetrics 1.0.0.
 
 The formats are described at prometheus.io, "Exposition formats", and in OpenMetrics' specification
-1.0.0. The event loop serves no client while this runs, which is why it is written here:
-prometheus_client takes some eight times as long for the same text.
+1.0.0. The event loop serves no client while this runs, so memlite does not use prometheus_client,
+which takes some eight times as long for the same text.
 """
 
 import re
@@ -60,7 +60,7 @@ def _head(metric: Metric, openmetrics: bool) -> tuple[str, ...]:
         return f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"
     family, known = name, str(kind)
     if kind == "counter":
-        # OpenMetrics has no counters without the suffix, which some of memcached_exporter's lack.
+        # OpenMetrics requires this suffix, which some of memcached_exporter's counters lack.
         family = name.removesuffix("_total")
         known = kind if family != name else "unknown"
     unit = metric.unit
@@ -105,8 +105,8 @@ def _series(name: str, labels: tuple[str, ...], values: tuple[str, ...]) -> str:
 def _buckets(name: str, labels: tuple[str, ...], values: tuple[str, ...]) -> tuple[str, ...]:
     """Return the lines of a histogram's buckets up to their values.
 
-    A limit counts as included, as durations are whole nanoseconds and what is below the limit is
-    at most one less.
+    The label ``le`` means "at most", while the counts are of durations below the limit. Durations
+    are whole nanoseconds, so the exact label would be only one nanosecond less.
     """
     return tuple(
         _series(f"{name}_bucket", (*labels, "le"), (*values, edge)) for edge in (*_EDGES, "+Inf")

@@ -20,12 +20,12 @@ _PHASES: Final = ("gather", "prepare", "move", "settle", "back", "spread")
 
 
 def _several(read: Callable[[ProxyStats], Iterable[Sample]]) -> Read:
-    """Return a reader of a proxy's figures."""
+    """Return a reader of several samples, which are taken from a proxy's statistics."""
     return lambda snapshot: read(snapshot.proxy) if isinstance(snapshot, ProxySnapshot) else ()
 
 
 def _single(value: Callable[[ProxyStats], float | None]) -> Read:
-    """Return a reader of one of a proxy's figures, with no sample if it is None."""
+    """Return a reader of one figure of a proxy; it yields no sample if the figure is None."""
 
     def read(snapshot: Snapshot) -> tuple[Sample, ...]:
         if not isinstance(snapshot, ProxySnapshot):
@@ -37,7 +37,7 @@ def _single(value: Callable[[ProxyStats], float | None]) -> Read:
 
 
 def _by_node(value: Callable[[NodeStats], Value | None]) -> Read:
-    """Return a reader of a figure of each node, without the nodes for which it is None."""
+    """Return a reader of a figure of each node; nodes for which it is None are left out."""
     return _several(
         lambda proxy: [
             Sample(found, (node.name, node.role))

@@ -1,4 +1,4 @@
-"""Shorthand for definitions of metrics: functions that make functions that read a snapshot."""
+"""Shorthand for definitions of metrics: functions that return readers of a snapshot."""
 
 from collections.abc import Callable, Iterable, Mapping
 

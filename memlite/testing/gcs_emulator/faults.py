@@ -52,7 +52,7 @@ class FaultPlan:
         read_latency: added latency of reads; None for none.
         write_latency: added latency of writes; None for none.
         error_rates: by status, the share of requests answered with it instead of being executed.
-        reset_rate: the share of requests whose connection is reset instead of being executed.
+        reset_rate: the share of requests that are not executed, and whose connection is reset.
         lost_ack_rate: the share of writes that are executed but not acknowledged.
         lost_ack: what the client sees instead: ``reset``, ``503``, or ``mixed`` for either.
         late_rate: the share of writes whose connection is reset, and which are executed later, like

@@ -110,7 +110,7 @@ def show_cells(samples: Sequence[Sample], kind: str) -> None:
 
 
 def _steps(connections: int) -> int:
-    """Return the writes of each connection between two readings of the processor time."""
+    """Return the number of writes of each connection between two readings of the processor time."""
     return max(1, min(_STEPS, _MANY // connections))
 
 
@@ -147,7 +147,7 @@ class _Clients:
         """Send requests for some keys, and read the replies; return the number of keys.
 
         Raises:
-            BenchError: a reply has another length.
+            BenchError: a reply has an unexpected length.
         """
         operations = 0
         for _ in range(_steps(len(self._sockets))):
@@ -170,7 +170,7 @@ def _receive(connection: socket.socket, command: Command, left: int) -> None:
         reply = connection.recv(left + 1)
         left -= len(reply)
         if not reply or left < 0:
-            raise BenchError(f"{command.request[:40]!r} got another reply: {reply[-60:]!r}")
+            raise BenchError(f"{command.request[:40]!r} unexpected reply: {reply[-60:]!r}")
 
 
 def _receive_ends(connection: socket.socket, command: Command, end: bytes, left: int) -> None:
@@ -180,7 +180,7 @@ def _receive_ends(connection: socket.socket, command: Command, end: bytes, left:
         *whole, replies = (replies + received).split(end)
         left -= len(whole)
         if not received or left < 0:
-            raise BenchError(f"{command.request[:40]!r} got another reply: {received[-60:]!r}")
+            raise BenchError(f"{command.request[:40]!r} unexpected reply: {received[-60:]!r}")
 
 
 def _processor_seconds(pid: int) -> float:

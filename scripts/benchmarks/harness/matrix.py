@@ -22,7 +22,7 @@ _MOST: Final = 100_000_000  # bytes of all values
 # Operations of a measurement: for each second of --seconds, and at least for each connection.
 _PER_SECOND: Final = 10_000
 _PER_CONNECTION: Final = 20
-_CONNECTIONS: Final = 11_000  # -c: of two loads, of which one may still be closing
+_CONNECTIONS: Final = 11_000  # -c: enough for two loads, as one may still be closing
 _SLOW: Final = 10_000  # bytes that take as long as the rest of an operation
 
 

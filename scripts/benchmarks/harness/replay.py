@@ -94,7 +94,7 @@ def replay(server: Running, requests: Iterable[Request]) -> Replay:
                 if reply.startswith(_REFUSED):
                     refused += count
                 elif reply != b"STORED":
-                    raise BenchError(f"a set was answered {reply.decode()}")
+                    raise BenchError(f"a set was answered with {reply.decode()}")
     grown = 0 if children(server.pid) else resident(server.pid) - before
     return Replay(misses, refused, grown)
 

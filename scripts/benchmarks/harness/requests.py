@@ -14,7 +14,7 @@ _LONGEST_KEY: Final = 250
 _NUMBER: Final = b"1000000000"
 _STORED: Final = b"STORED\r\n"
 _HEADER: Final = 24  # bytes of a binary packet
-_SPREAD: Final = 37  # of hits among misses; has no factor in common with 100
+_SPREAD: Final = 37  # spreads hits among misses; coprime to 100
 
 
 @dataclass(frozen=True, slots=True)

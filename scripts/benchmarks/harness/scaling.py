@@ -93,10 +93,10 @@ def _key(sample: Sample) -> tuple[str, int, str, int]:
 def scalings(samples: Sequence[Sample]) -> list[Scaling]:
     """Fit the law to each server under each load, if there are three numbers of threads.
 
-    N cores that are all busy carry out N / c(N) operations a second, if N workers take c(N) seconds
-    of processor time for one: that is the throughput of the law, so that
-    c(N) = c(1) · (1 + σ(N − 1) + κN(N − 1)). Differences between rounds are the machine's: each
-    round is divided by its geometric mean.
+    If N workers take c(N) seconds of processor time per operation, N busy cores carry out N / c(N)
+    operations a second. That is the throughput in the law, so that
+    c(N) = c(1) · (1 + σ(N − 1) + κN(N − 1)). Differences between rounds come from the machine, so
+    each round is divided by its geometric mean.
     """
     if len({one.threads for one in samples}) < _FEWEST:
         return []

@@ -55,7 +55,7 @@ class Scenario:
 
     Attributes:
         summary: one line for ``--help``.
-        gets: requests of this kind for every `sets` of the other.
+        gets: the number of gets for every `sets` sets.
         sets: see `gets`.
         value_size: the size of a value, in bytes.
         keys: the number of keys, chosen at random; all are stored before the first round.

@@ -1,4 +1,4 @@
-"""Servers with several threads or worker processes: their cost per operation, and its balance."""
+"""Servers with several threads or worker processes: cost per operation, and its distribution."""
 
 import contextlib
 import json
@@ -80,7 +80,7 @@ class Party:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One server, once under one load.
+    """One measurement of a server under a load.
 
     Attributes:
         load: the name of the load.

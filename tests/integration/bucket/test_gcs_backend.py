@@ -64,7 +64,7 @@ def put(backend, key, value=b"1", *replacing, expires=0.0):
 
 
 async def poll(backend):
-    """Run a second's tick, which polls the epoch."""
+    """Run the once-a-second tick, which polls the epoch."""
     backend.tick()
     await asyncio.wait([backend._refresh])
 
@@ -354,7 +354,7 @@ async def test_during_an_outage_requests_fail_quickly_and_then_recover(emulator,
 
 
 async def test_errors_contain_the_cause(emulator):
-    limits = "&timeout=0.7&deadline=0.9"  # a second of failures would be an outage
+    limits = "&timeout=0.7&deadline=0.9"  # one second of failures would count as an outage
     async with opened(emulator, limits) as one, opened(emulator, limits) as two:
         assert await two.get(b"key") is None
         emulator.faults.begin_outage("503")

@@ -52,7 +52,7 @@ def test_pymemcache(server: RunningServer) -> None:
         assert client.touch("a", 100, noreply=False)
         assert client.delete("a", noreply=False)
         assert client.delete("a", noreply=False) is False
-        # Without noreply=False, the calls above request no reply; replies stay in step.
+        # Without noreply=False, these calls request no reply; later replies must not be shifted.
         client.set("silent", b"1")
         client.touch("silent", 5)
         client.delete("silent")

@@ -128,7 +128,7 @@ try:
 except AuthenticationError as error:
     assert "authentication failure" in str(error), error
 else:
-    raise AssertionError("a wrong password is right")
+    raise AssertionError("a wrong password was accepted")
 """
 
 

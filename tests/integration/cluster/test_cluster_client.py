@@ -180,7 +180,7 @@ async def test_the_first_seed_that_answers_is_taken(seed: str) -> None:
         assert await cluster.set(b"a", b"x")
 
 
-async def test_no_seed_tells_of_nodes(nodes: tuple[RunningServer, ...]) -> None:
+async def test_no_seed_lists_nodes(nodes: tuple[RunningServer, ...]) -> None:
     with pytest.raises(DiscoveryError) as caught:
         await ClusterClient("127.0.0.1:1", at(nodes[0])).__aenter__()
     assert str(caught.value) == (

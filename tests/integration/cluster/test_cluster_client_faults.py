@@ -88,7 +88,7 @@ async def until_version(cluster: ClusterClient, version: int) -> None:
     ],
     ids=["new", "old"],
 )
-async def test_servers_that_have_one_of_the_forms(form: bytes, asked: list[bytes]) -> None:
+async def test_servers_that_support_only_one_form(form: bytes, asked: list[bytes]) -> None:
     async with scripted(2) as (seed, node):
         seed.lists(3, node, request=form)
         node.replies[b"delete a\r\n"] = b"DELETED\r\n"
@@ -125,7 +125,7 @@ async def test_servers_that_have_one_of_the_forms(form: bytes, asked: list[bytes
         ),
     ],
 )
-async def test_lists_that_make_no_sense(request_: bytes, text: bytes, why: str) -> None:
+async def test_invalid_node_lists(request_: bytes, text: bytes, why: str) -> None:
     async with scripted(1) as (seed,):
         seed.replies[request_] = b"CONFIG x 0 %d\r\n%b\r\nEND\r\n" % (len(text), text)
         with pytest.raises(DiscoveryError, match=why):
@@ -158,7 +158,7 @@ async def test_higher_versions_are_followed_and_lower_ones_are_not() -> None:
             seed.lists(7, one)
             await until_version(cluster, 7)
             assert await cluster.delete(b"a")
-            assert one.connects == 1  # it was there all the time
+            assert one.connects == 1  # it was a member all along
 
 
 async def test_a_request_goes_to_the_new_node_if_the_old_one_cannot_be_reached() -> None:
@@ -184,7 +184,7 @@ async def test_seeds_are_asked_once_however_many_requests_fail() -> None:
                 *(cluster.get(b"a") for _ in range(50)), return_exceptions=True
             )
             assert {type(result) for result in results} == {NodeUnreachableError}
-            # Once by the requests, and once by the task that they have hurried.
+            # Once for the requests, and once by the refresh task that they woke early.
             assert seed.asked.count(NEW) - before in (1, 2)
 
 

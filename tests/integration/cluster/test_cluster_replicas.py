@@ -151,7 +151,8 @@ def test_refused_commands(here: Cluster) -> None:
         refused = here.run(*command)
         assert refused.returncode
         assert message in refused.stderr
-    expected = b"SERVER_ERROR nodes are not listed with replicas: changes have to pass a proxy\r\n"
+    reason = b"nodes are not listed with replicas: changes must go through a proxy"
+    expected = b"SERVER_ERROR %b\r\n" % reason
     assert front.ask(b"config get cluster\r\n") == expected
     assert wait_until(lambda: here.nodes["a"].ask(b"config get cluster\r\n") == expected, LONG)
     here.join("c")

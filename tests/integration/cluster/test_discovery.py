@@ -116,14 +116,14 @@ def test_other_words_are_errors(front: RunningServer, request_: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", ["memlite", pytest.param("memcached", marks=needs_memcached)])
-def test_a_server_that_knows_of_no_cluster_answers_as_memcached(kind: str) -> None:
+def test_a_server_outside_a_cluster_answers_as_memcached(kind: str) -> None:
     with running(kind) as server, server.connect() as wire:
         for what in (b"cluster", b"topology"):
             assert wire.ask(b"config get %b\r\n" % what) == b"ERROR\r\n"
         assert wire.ask(b"get AmazonElastiCache:cluster\r\n") == b"END\r\n"
 
 
-def test_a_server_that_knows_of_no_cluster_answers_binary_clients() -> None:
+def test_a_server_outside_a_cluster_answers_binary_clients() -> None:
     with running("memlite") as server:
         requests = packet(CONFIG_GET, b"cluster") + packet(CONFIG_GET, b"cluster", value=b"x")
         found = replies(server.ask(requests + NOOP))
@@ -172,7 +172,8 @@ def test_nodes_on_unix_sockets_are_not_listed(
 
 
 def test_nodes_with_replicas_are_not_listed(nodes: tuple[RunningServer, ...]) -> None:
-    refusal = b"SERVER_ERROR nodes are not listed with replicas: changes have to pass a proxy\r\n"
+    reason = b"nodes are not listed with replicas: changes must go through a proxy"
+    refusal = b"SERVER_ERROR %b\r\n" % reason
     with proxy(nodes, "--replicas", "2") as front, front.connect() as wire:
         for form in (b"config get cluster", b"config get topology"):
             assert wire.ask(form + b"\r\n") == refusal
@@ -185,14 +186,14 @@ def test_nodes_with_replicas_are_not_listed(nodes: tuple[RunningServer, ...]) ->
 
 
 def discovered_by_pymemcache(front: RunningServer) -> HashClient:
-    """Do what pymemcache's AWSElastiCacheHashClient does, which no release contains yet."""
+    """Imitate pymemcache's AWSElastiCacheHashClient, which is not in any release yet."""
     with contextlib.closing(Client(("127.0.0.1", front.port), timeout=60)) as client:
         reply = client.raw_command(b"config get cluster", end_tokens=b"\n\r\nEND\r\n")
     nodes = [node.split("|") for node in reply.splitlines()[-1].decode().split(" ")]
     return HashClient([(ip, int(port)) for _, ip, port in nodes], timeout=60)
 
 
-def test_pymemcache_finds_at_the_nodes_what_it_has_stored_through_the_proxy(
+def test_pymemcache_reads_from_nodes_what_it_stored_through_the_proxy(
     front: RunningServer,
 ) -> None:
     values = {key: key.encode() for key in KEYS}

@@ -24,7 +24,7 @@ KINDS = [pytest.param("memcached", marks=needs_memcached), "memlite"]
 KEY = b"front-page"
 NAMES = ("one", "two", "three")
 LEASE = 2.0
-# The second proxy reads the store so seldom that it is always late.
+# The second proxy polls the store so rarely that its view is always out of date.
 TIMES = {
     "lease": LEASE,
     "interval": 0.2,

@@ -26,7 +26,7 @@ def here() -> Iterator[Cluster]:
 
 
 def add(here: Cluster, kind: str, names: str) -> None:
-    """Bring the first nodes in."""
+    """Add the first nodes to the cluster."""
     added = here.run("add", *(here.start(name, kind) for name in names))
     assert added.returncode == 0, added.stderr
 
@@ -260,7 +260,7 @@ def test_a_move_is_cancelled_before_items_have_moved(here: Cluster) -> None:
 
 
 @pytest.mark.parametrize("leased", [True, False])
-def test_a_move_is_turned_back_when_the_new_node_is_gone(here: Cluster, leased: bool) -> None:
+def test_a_move_is_reversed_when_the_new_node_is_gone(here: Cluster, leased: bool) -> None:
     for name in "ab":
         here.join(name)
     before = fill(here)
@@ -357,7 +357,7 @@ def test_a_node_that_joins_waits_until_keys_have_moved(here: Cluster) -> None:
     assert here.places() == {"a": "spare", "b": "member", "c": "member"}
 
 
-def test_nodes_that_cannot_do_it_are_refused_before_anything_changes(here: Cluster) -> None:
+def test_unsuitable_nodes_are_refused_before_anything_changes(here: Cluster) -> None:
     add(here, "memlite", "ab")
     fill(here)
     before = here.document()

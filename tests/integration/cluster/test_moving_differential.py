@@ -1,7 +1,7 @@
-"""For keys that move between nodes, conversations through a proxy get the same bytes as without.
+"""While keys move between nodes, clients of a proxy get the same bytes as clients of a server.
 
-The differences are documented on the page about replicas and moves: a new expiry gives an item a
-new cas unique, as on a file, and ``h`` is reset when an item is rewritten, as on a bucket.
+The page about replicas and moves documents the differences: a new expiry gives an item a new cas
+unique, as with the file backend, and ``h`` is reset when an item is rewritten, as with a bucket.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from tests.support.moving import Mover, MovingProxy, moving_proxy, topology_of
 from tests.support.servers import RunningServer, memcached_path, running
 
 CONVERSATIONS = 10
-# A proxy answers these differently, even if they are malformed, because they are about a node.
+# These commands concern a single node, so a proxy answers them differently, even if malformed.
 OF_NODES = (b"cache_memlimit", b"stats", b"flush_all -\r\n")
 KINDS = [
     "memlite",
@@ -64,7 +64,7 @@ def three(request: pytest.FixtureRequest) -> Iterator[Three]:
 def left_out(request: bytes, binary: bool) -> bool:
     """Return whether a request is not compared.
 
-    A won right to recache an item without an expiry cannot be copied.
+    The right to recache an item that has no expiry cannot be copied once a client has won it.
     """
     if binary:
         return request[1] in (Opcode.STAT, Opcode.TOUCH)
@@ -111,7 +111,7 @@ def test_conversations_in_a_phase(three: Three, phase: Phase) -> None:
 
 
 class Front(RunningServer):
-    """A proxy whose keys begin to move after each flush, carried out by a mover."""
+    """A proxy whose keys a mover begins to move after each flush."""
 
     def __init__(self, three: Three, seed: int) -> None:
         super().__init__("memlite-proxy", three.direct.process, three.front.server.port)

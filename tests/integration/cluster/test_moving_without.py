@@ -1,4 +1,4 @@
-"""A destination of moving keys is lost for good, and the move goes on without it."""
+"""A destination of moving keys is permanently lost, and the move continues without it."""
 
 import subprocess
 import time

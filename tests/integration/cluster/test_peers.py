@@ -1,4 +1,4 @@
-"""Keys land where libmemcached and twemproxy put them, which are run as black boxes."""
+"""Keys are placed as by libmemcached and twemproxy, which are run as black boxes."""
 
 import contextlib
 import random

@@ -1,4 +1,4 @@
-"""``memlite cluster plan`` asks real nodes what they hold."""
+"""``memlite cluster plan`` asks real nodes which keys they hold."""
 
 import json
 import socket
@@ -23,7 +23,7 @@ def plan(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 @needs_memcached
 def test_the_plan_is_what_happens(capsys: pytest.CaptureFixture[str]) -> None:
-    """After the change a proxy misses exactly the keys that were to change their node."""
+    """After the change, a proxy misses exactly the keys that were planned to move."""
     with running("memlite") as one, running("memcached") as two, running("memlite") as three:
         nodes = f"127.0.0.1:{one.port},127.0.0.1:{two.port}"
         with proxy((one, two)) as front, front.connect() as wire:
@@ -48,7 +48,7 @@ def test_the_plan_is_what_happens(capsys: pytest.CaptureFixture[str]) -> None:
         assert "220 items (" in plan(capsys, *arguments)
 
 
-def test_nodes_that_do_not_tell(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nodes_that_do_not_list_their_items(capsys: pytest.CaptureFixture[str]) -> None:
     with running("memlite", "-X") as silent:
         nodes = f"127.0.0.1:{silent.port}"
         assert (
@@ -72,7 +72,7 @@ def test_nodes_that_do_not_tell(capsys: pytest.CaptureFixture[str]) -> None:
         (b"SSH-2.0-OpenSSH_9.2p1\r\n", "did not list all of its items: "),
     ],
 )
-def test_a_node_that_breaks_off(
+def test_a_node_that_does_not_list_all_items(
     reply: bytes, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def serve() -> None:

@@ -60,7 +60,7 @@ def test_pymemcache(cluster: Cluster) -> None:
         assert client.get("k9", "gone") == "gone"
 
 
-def test_a_get_of_many_keys_has_them_in_order(cluster: Cluster) -> None:
+def test_a_get_of_many_keys_returns_them_in_order(cluster: Cluster) -> None:
     reply = store(cluster)
     with cluster[0].connect() as wire:
         wire.send(b"get " + b" ".join(KEYS) + b"\r\n")
@@ -68,7 +68,7 @@ def test_a_get_of_many_keys_has_them_in_order(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("others", [0, 20])
-def test_a_key_with_a_line_feed_takes_no_reply_of_others(cluster: Cluster, others: int) -> None:
+def test_a_key_with_a_line_feed_consumes_no_other_reply(cluster: Cluster, others: int) -> None:
     """A meta request in base64 may have such a key; sent as text, it would end the line."""
     store(cluster)
     data = b"set a\nb 0 0 1\r\nx\r\n" + b"".join(b"get %b\r\n" % key for key in KEYS[:others])

@@ -1,4 +1,4 @@
-"""All proxies keep out a node that missed changes, also proxies that did not make them."""
+"""All proxies exclude a node that missed changes, even those sent by other proxies."""
 
 import contextlib
 import signal
@@ -292,7 +292,7 @@ def test_a_node_that_one_proxy_cannot_reach_is_out_for_all(nodes: Nodes) -> None
 
 
 @pytest.mark.parametrize("started_with", [0, 1], ids=["all", "one silent"])
-def test_a_starting_proxy_takes_no_node_for_absent(started_with: int) -> None:
+def test_a_starting_proxy_considers_no_node_absent(started_with: int) -> None:
     """It asks all nodes for notes while it connects to them, and clients wait for nothing else."""
     with contextlib.ExitStack() as stack:
         nodes = [stack.enter_context(running("memlite")) for _ in range(6)]

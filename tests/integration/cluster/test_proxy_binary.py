@@ -52,7 +52,7 @@ def converse(wire: Wire, request: bytes) -> list[Reply]:
     return replies(wire.until(b"\x81" + mark[1:]))[:-1]
 
 
-def test_each_node_has_the_keys_that_text_clients_look_for_there(cluster: Cluster) -> None:
+def test_keys_are_on_the_same_nodes_as_for_text_clients(cluster: Cluster) -> None:
     fill(cluster)
     addresses = ",".join(f"127.0.0.1:{node.port}" for node in cluster[1])
     owner = parse_nodes(addresses).router().index
@@ -243,7 +243,9 @@ def test_requests_that_the_proxy_answers_itself(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("opcode", [Opcode.QUIT, Opcode.QUITQ])
-def test_quit_comes_after_the_replies_before_it(cluster: Cluster, opcode: Opcode) -> None:
+def test_quit_is_carried_out_after_earlier_requests_are_answered(
+    cluster: Cluster, opcode: Opcode
+) -> None:
     fill(cluster)
     before = b"".join(packet(Opcode.GETK, key) for key in KEYS[:9])
     with cluster[0].connect() as wire:
@@ -253,13 +255,13 @@ def test_quit_comes_after_the_replies_before_it(cluster: Cluster, opcode: Opcode
     assert found[9:] == ([Reply(Opcode.QUIT)] if opcode is Opcode.QUIT else [])
 
 
-def test_a_malformed_packet_is_answered_after_those_before_it(cluster: Cluster) -> None:
+def test_a_malformed_packet_is_answered_in_order(cluster: Cluster) -> None:
     fill(cluster)
     found = ask(cluster[0], packet(Opcode.GETK, b"key:1") + packet(Opcode.GET) + NOOP)
     assert [(one.key, one.status) for one in found] == [(b"key:1", 0), (b"", Status.INVALID)]
 
 
-def test_the_protocol_can_be_fixed(cluster: Cluster) -> None:
+def test_the_proxy_can_be_limited_to_one_protocol(cluster: Cluster) -> None:
     nodes = cluster[1]
     with proxy(nodes, "-B", "binary") as front:
         assert ask(front, NOOP) == [DONE]
@@ -355,7 +357,7 @@ def test_pylibmc(cluster: Cluster) -> None:
     client.disconnect_all()
 
 
-def test_libmemcacheds_conformance_tests(cluster: Cluster) -> None:
+def test_libmemcached_conformance(cluster: Cluster) -> None:
     program = shutil.which("memccapable") or shutil.which("memcapable")
     if program is None:
         pytest.skip("memccapable is not installed (apt install libmemcached-tools)")

@@ -1,7 +1,7 @@
-"""Through a proxy with one node, binary conversations get the same bytes as without.
+"""Binary clients get the same bytes through a proxy with one node as from a server directly.
 
-The known differences are left out: groups of statistics, which are about a node, and Touch of an
-item that a meta command has made stale, which takes the right to recache it.
+The known differences are left out: groups of statistics, which concern a single node, and Touch of
+an item that a meta command has made stale, which wins the right to recache it.
 """
 
 import contextlib
@@ -104,7 +104,7 @@ def test_single_cases(pair: Pair, case: single.Case) -> None:
 @pytest.mark.parametrize("options", [("-C",), ("-F",), ("-M", "-m", "8")], ids=str)
 def test_nodes_with_other_settings(options: tuple[str, ...]) -> None:
     value = bytes(500_000 if "-M" in options else 500)
-    cas = 0 if "-C" in options else 5  # clients of such a node have never seen one
+    cas = 0 if "-C" in options else 5  # clients of such a node never see a cas unique
     requests = [
         *(store(Opcode.SET, b"k%d" % number, value) for number in range(30)),
         packet(Opcode.GETK, b"k1"),

@@ -1,4 +1,4 @@
-"""Binary clients of a proxy whose nodes are killed, paused, or answer rubbish."""
+"""Binary clients of a proxy whose nodes are killed or paused, or send garbage."""
 
 import contextlib
 import signal

@@ -34,7 +34,7 @@ def many_files() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("many_files")
-def test_all_are_served() -> None:
+def test_ten_thousand_clients_are_served() -> None:
     with contextlib.ExitStack() as stack:
         node = stack.enter_context(running("memlite"))
         front = stack.enter_context(proxy([node], "-c", str(CLIENTS + 500), "--deadline", "60"))
@@ -56,7 +56,7 @@ def test_all_are_served() -> None:
 
 
 def keys_on_each(nodes: Sequence[RunningServer]) -> list[bytes]:
-    """Return a key that each node has."""
+    """Return one key for each node."""
     index = parse_nodes(",".join(f"127.0.0.1:{node.port}" for node in nodes)).router().index
     keys = [b"k%d" % number for number in range(1000)]
     return [next(key for key in keys if index(key) == number) for number in range(len(nodes))]
@@ -73,7 +73,7 @@ def started(*arguments: str) -> Iterator[tuple[list[RunningServer], RunningServe
 
 
 def send_all_it_takes(wire: Wire, data: bytes) -> None:
-    """Send repeatedly until the peer has not taken anything for a while."""
+    """Send repeatedly until the peer stops reading."""
     wire.sock.settimeout(0.5)
     with contextlib.suppress(TimeoutError):
         while True:
@@ -82,7 +82,7 @@ def send_all_it_takes(wire: Wire, data: bytes) -> None:
 
 @pytest.mark.slow
 def test_clients_that_do_not_read_take_a_bounded_share_of_memory() -> None:
-    """Each holds replies to at most 64 requests, and to those of one read."""
+    """Each occupies memory for replies to at most 64 requests, plus the requests of one read."""
     size, greedy, most = 100_000, 20, 64 + 20
     with started() as (nodes, front), contextlib.ExitStack() as stack:
         asked, other = keys_on_each(nodes)
@@ -132,7 +132,7 @@ def test_clients_that_do_not_read_large_replies_are_disconnected() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["binary", "tls", "in-flight"])
-def test_the_limit_holds_for_all_kinds_of_clients(kind: str, tmp_path: Path) -> None:
+def test_the_unread_limit_applies_to_all_kinds_of_clients(kind: str, tmp_path: Path) -> None:
     size, requests, most = 1_000_000, 60, 8 * 1024 * 1024
     options, tls = ["--unread-limit", "8m"], None
     if kind == "tls":
@@ -161,8 +161,8 @@ def test_the_limit_holds_for_all_kinds_of_clients(kind: str, tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gets", "multi-gets", "in-flight"])
-def test_replies_queued_after_a_late_one_count_too(kind: str) -> None:
-    """One node is paused; the other has answered the requests that follow one for it."""
+def test_replies_queued_behind_a_late_one_count_as_unread(kind: str) -> None:
+    """One node is paused; replies of the other node queue behind the reply that is missing."""
     size, most, clients = 1_000_000, 32 * 1024 * 1024, 4
     options = ["--in-flight", "300"] if kind == "in-flight" else []
     with started("--unread-limit", "32m", *options) as (nodes, front), front.connect() as wire:
@@ -185,7 +185,7 @@ def test_replies_queued_after_a_late_one_count_too(kind: str) -> None:
 
 
 def read_all(wire: Wire) -> int:
-    """Read at last, and return how many whole replies the client gets."""
+    """Read all replies and return their number, or 0 if the client was disconnected."""
     with contextlib.suppress(AssertionError, BrokenPipeError, ConnectionResetError):
         wire.send(b"mn\r\n")
         return wire.until(b"MN\r\n").count(b"VALUE ")
@@ -194,7 +194,7 @@ def read_all(wire: Wire) -> int:
 
 @pytest.mark.slow
 def test_a_node_that_does_not_read_takes_a_bounded_share_of_memory() -> None:
-    """Up to 64 MiB of requests wait for it; more are refused, and other nodes' are served."""
+    """Up to 64 MiB of requests wait for it; more are refused. Other nodes are unaffected."""
     size, clients = 500_000, 300
     with started() as (nodes, front), contextlib.ExitStack() as stack:
         stuck, other = keys_on_each(nodes)
@@ -226,7 +226,7 @@ def test_a_node_that_does_not_read_takes_a_bounded_share_of_memory() -> None:
 
 
 def has_reply(wire: Wire) -> bool:
-    """Return whether there is data to read; unlike select, with any number of open files."""
+    """Return whether there is data to read; unlike select, poll supports large descriptors."""
     poller = select.poll()
     poller.register(wire.sock, select.POLLIN)
     return bool(poller.poll(0))

@@ -1,4 +1,4 @@
-"""A proxy with `--in-flight`: a limit on the requests that are with the nodes."""
+"""A proxy with `--in-flight`, which limits the requests sent to the nodes but not answered."""
 
 import contextlib
 import signal
@@ -15,7 +15,7 @@ from tests.support.servers import RunningServer, Wire, running
 from tests.support.waiting import wait_until
 
 FRAMINGS = [pytest.param({}, id="c"), pytest.param({"MEMLITE_NO_EXTENSIONS": "1"}, id="python")]
-"""Environments in which the modules in C are used, if they were compiled, and are not."""
+"""Environments that use the C extensions, if they were compiled, and that do not."""
 
 
 def proxy_stats(front: RunningServer) -> dict[str, str]:
@@ -100,7 +100,7 @@ def test_times_are_measured_without_a_limit(
 
 
 @pytest.mark.parametrize("environment", FRAMINGS)
-def test_requests_waiting_for_a_node_that_reads_nothing_are_the_length(
+def test_requests_waiting_for_a_node_that_does_not_read_count_as_queued(
     nodes: tuple[RunningServer, ...], environment: dict[str, str]
 ) -> None:
     node, value = nodes[0], b"x" * 1_000_000
@@ -128,7 +128,7 @@ def test_requests_waiting_for_a_node_that_reads_nothing_are_the_length(
         assert found["queue_length"] == found["in_flight"] == "0"
 
 
-def test_a_paused_node_holds_up_the_queue_and_reads_of_clients_that_leave_are_not_sent(
+def test_queued_reads_of_clients_that_disconnect_are_not_sent(
     front: RunningServer, nodes: tuple[RunningServer, ...]
 ) -> None:
     dropped = int(proxy_stats(front)["queue_dropped"])
@@ -154,7 +154,7 @@ def test_a_paused_node_holds_up_the_queue_and_reads_of_clients_that_leave_are_no
     assert wait_until(lambda: int(proxy_stats(front)["queue_dropped"]) == dropped + 1)
 
 
-def test_binary_clients_pass_the_queue(front: RunningServer) -> None:
+def test_binary_requests_go_through_the_queue(front: RunningServer) -> None:
     before = int(proxy_stats(front)["arrivals"])
     with front.connect() as wire:
         wire.send(packet(0x08))  # flush: one request, whatever the number of nodes
@@ -165,7 +165,7 @@ def test_binary_clients_pass_the_queue(front: RunningServer) -> None:
     assert int(proxy_stats(front)["arrivals"]) == before + 1
 
 
-def test_without_a_limit_there_are_the_times_of_the_nodes(
+def test_service_times_of_nodes_are_measured_without_a_limit(
     nodes: tuple[RunningServer, ...],
 ) -> None:
     with proxy(nodes) as front:

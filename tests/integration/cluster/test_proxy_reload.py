@@ -19,7 +19,7 @@ KEYS = [b"key:%d" % number for number in range(60)]
 
 
 def write(path: Path, nodes: Sequence[RunningServer], settings: str = "") -> None:
-    """Replace the file at once, as editors and deployment tools do."""
+    """Replace the file atomically, as editors and deployment tools do."""
     new = path.with_suffix(".new")
     new.write_text(
         settings
@@ -137,15 +137,15 @@ KINDS = ["memlite", pytest.param("memcached", marks=needs_memcached)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_of_several_proxies_only_the_first_empties_a_new_node(kind: str, tmp_path: Path) -> None:
-    """Items that its clients write there are kept when other proxies learn of the node."""
+def test_only_the_first_of_several_proxies_empties_a_new_node(kind: str, tmp_path: Path) -> None:
+    """Items that clients of the first proxy store are kept when others learn of the node."""
     with contextlib.ExitStack() as stack:
         old, new = (stack.enter_context(running(kind)) for _ in range(2))
         paths = [tmp_path / name for name in ("one", "two")]
         for path in paths:
             write(path, [old])
         first, second = (stack.enter_context(proxy(path)) for path in paths)
-        for turn in range(2):  # the second time, the first note must not count
+        for turn in range(2):  # the note left by the first turn must not count in the second
             assert new.ask(b"set stale 0 0 1\r\nx\r\n") == b"STORED\r\n"
             write(paths[0], [old, new])
             assert wait_until(lambda: up_nodes(first) == 2)
@@ -178,7 +178,9 @@ def store_at(front: RunningServer, node: RunningServer, value: bytes) -> list[by
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_hold_is_no_item_for_a_replica_that_becomes_the_primary(kind: str, path: Path) -> None:
+def test_a_replica_that_becomes_the_primary_does_not_take_a_hold_for_an_item(
+    kind: str, path: Path
+) -> None:
     with contextlib.ExitStack() as stack:
         some = [stack.enter_context(running(kind)) for _ in range(3)]
         write(path, some, "replicas = 2\n")
@@ -186,7 +188,7 @@ def test_a_hold_is_no_item_for_a_replica_that_becomes_the_primary(kind: str, pat
         key = next(key for key in KEYS if router.replicas(key, 2) == [0, 1])
         front = stack.enter_context(proxy(path, "--deadline", "2"))
         assert wait_until(lambda: up_nodes(front) == 3)
-        # The hold that a change with an unknown outcome leaves, some seconds later.
+        # The hold left by a change with an unknown outcome, as it is some seconds later.
         left = hold(Key(key, b""), 20)
         assert some[1].ask(left).startswith(b"HD")
         write(path, some[1:], "replicas = 2\n")

@@ -29,7 +29,7 @@ def started(kind: str, *arguments: str) -> Iterator[tuple[RunningServer, Running
 
 @contextlib.contextmanager
 def paused(front: RunningServer, node: RunningServer) -> Iterator[None]:
-    """Pause a node until the proxy takes it for down; on leaving, wait until it is up again."""
+    """Pause a node until the proxy considers it down; on leaving, wait until it is up again."""
     node.pause()
     try:
         with front.connect() as wire:
@@ -93,7 +93,7 @@ def test_nodes_can_be_kept_as_they_are() -> None:
         assert value(wire) == b"1"
 
 
-def test_late_changes_come_before_those_that_follow() -> None:
+def test_late_changes_never_overwrite_newer_ones() -> None:
     """Even if a node is not emptied, an older value must not replace a newer one."""
     with started("memlite", "--on-return", "keep") as (node, front), front.connect() as wire:
         for _ in range(3):
@@ -123,10 +123,10 @@ def test_a_node_that_cannot_be_emptied_stays_down() -> None:
 
 
 class KeepingMemcached:
-    """Acts as a memcached that keeps an item at ``flush_all`` until that second is over.
+    """Acts as a memcached that keeps an item despite ``flush_all`` until that second is over.
 
-    memcached does so with an item that is read for the second time in the second of the flush. This
-    server closes the connection on a ``set`` of the key ``lost``, so that its outcome is unknown.
+    memcached keeps an item that is read for the second time in the second of the flush. This server
+    closes the connection on a ``set`` of the key ``lost``, so that its outcome is unknown.
     """
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class KeepingMemcached:
         return item + b"END\r\n"
 
 
-def test_items_that_memcached_keeps_at_a_flush_are_never_served() -> None:
+def test_items_that_memcached_keeps_despite_a_flush_are_never_served() -> None:
     node = KeepingMemcached()
     with serving(node.serve) as port:
         nodes: Any = [SimpleNamespace(port=port)]
@@ -170,7 +170,7 @@ def test_items_that_memcached_keeps_at_a_flush_are_never_served() -> None:
             assert value(wire) == b"1"
             assert wire.ask(b"set lost 0 0 1\r\n1\r\n").startswith(DOWN)
             assert wait_until(lambda: sum(b"memlite:probe:" in one for one in node.asked) > 4)
-            assert wire.stats()["proxy_nodes_up"] == "0"  # its second is not over
+            assert wire.stats()["proxy_nodes_up"] == "0"  # the second of the flush is not over
             node.second_is_flushed = False
             assert wait_until(lambda: wire.stats()["proxy_nodes_up"] == "1")
             assert value(wire) == b""
@@ -202,7 +202,7 @@ def test_a_node_that_is_added_again(tmp_path: Path, lines: tuple[str, ...], left
             assert value(wire) == left
 
 
-def test_a_proxy_that_starts_takes_nodes_as_they_are() -> None:
+def test_a_starting_proxy_does_not_empty_the_nodes() -> None:
     with started("memlite") as (node, front):
         with front.connect() as wire:
             assert wire.ask(b"set k 0 0 1\r\n1\r\n") == b"STORED\r\n"

@@ -28,7 +28,7 @@ def issued(tmp_path_factory: pytest.TempPathFactory) -> Issued:
 
 @pytest.fixture(scope="module")
 def guarded(users: Path, issued: Issued) -> Iterator[RunningServer]:
-    """A node that asks for a password and speaks TLS."""
+    """A node that requires a password and TLS."""
     tls = client_context(issued.ca)
     with running("memlite", "-Y", str(users), *issued.flags, tls=tls) as node:
         yield node

@@ -1,4 +1,4 @@
-"""Cases of replicated pools: several sets of replicas, silence, sizes, expiry, a lost replica."""
+"""Cases of replicated pools: several sets of replicas, noreply, sizes, expiry, a lost replica."""
 
 import signal
 from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ def fill(wire: Wire, end: bytes = b"") -> bytes:
     return b"".join(item(key, key) for key in KEYS) + end
 
 
-def test_each_key_is_on_its_two_nodes_alone(pairs: Cluster) -> None:
+def test_each_key_is_only_on_its_two_nodes(pairs: Cluster) -> None:
     nodes, front = pairs
     with front.connect() as wire:
         fill(wire)

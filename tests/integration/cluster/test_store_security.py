@@ -1,4 +1,4 @@
-"""A store that asks for a password, and speaks TLS."""
+"""Stores that require a password or TLS."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -64,7 +64,10 @@ def reply(wire: Wire, command: bytes) -> bytes:
 
 
 def test_a_stream_over_several_connections(pair: tuple[RunningServer, RunningServer]) -> None:
-    """Replies equal memcached's; counters equal one process's, which counts more as expired."""
+    """Replies equal memcached's. Counters equal those of a single memlite process instead.
+
+    It counts more items as expired than memcached does.
+    """
     chance = random.Random(7)
     with contextlib.ExitStack() as stack:
         alone = stack.enter_context(running("memlite", "-t", "1"))

@@ -65,7 +65,7 @@ def test_thousands_of_pipelined_commands_are_answered_in_order(memlite: RunningS
         assert lines[4 * n : 4 * n + 4] == [b"STORED", b"VALUE k%d 0 5" % n, b"%05d" % n, b"END"]
 
 
-def test_all_commands_are_answered_although_the_client_has_stopped_sending(
+def test_all_commands_are_answered_after_the_client_half_closes(
     memlite: RunningServer,
 ) -> None:
     # The client sends more commands than one turn takes and then half-closes; none may be lost.
@@ -137,7 +137,7 @@ def test_connections_over_the_limit_are_refused_without_log_messages(
     assert server.log.read_text() == ""
 
 
-def test_running_out_of_file_descriptors_is_logged_only_now_and_then(start: Start) -> None:
+def test_running_out_of_file_descriptors_is_logged_at_a_limited_rate(start: Start) -> None:
     server = start(kind="memlite-asyncio")
     limits = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (30, limits[1]))

@@ -25,8 +25,8 @@ WORKERS = 3
 COMMON = {
     "get": 4, "set": 4, "add": 3, "replace": 1, "append": 1, "prepend": 1, "incr": 3, "delete": 2,
 }  # fmt: skip
-# In memory, touch leaves the cas unique unchanged, as in memcached. The model of an item lets it
-# change, as backends may do: no key gets both.
+# In memory, touch leaves the cas unique unchanged, as in memcached. The model of an item allows it
+# to change, as backends may do, so no key is used with both touch and cas.
 KEYS_AND_MIXES = [
     ([b"a", b"n1"], COMMON | {"gets": 4, "cas": 4}),
     ([b"b", b"n2"], COMMON | {"touch": 2, "gat": 2}),
@@ -54,7 +54,7 @@ def server() -> Iterator[RunningServer]:
 
 
 def workers(server: RunningServer) -> list[int]:
-    """Return the processes of the workers."""
+    """Return the process IDs of the workers."""
     children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
     return [int(pid) for pid in children.read_text().split()]
 

@@ -132,7 +132,7 @@ def test_ports_are_from_the_range_and_taken_ones_are_skipped(there: Sshd) -> Non
             try:
                 first = stack.enter_context(machine.start(MEMORY, Path()))
             except StartError as error:
-                pytest.skip(f"somebody else has the next port: {error}")
+                pytest.skip(f"another process uses the next port: {error}")
             assert first.address == (MACHINES[0], port + 1)
             with pytest.raises(StartError, match=f"all from {port} to {port + 1} are in use"):
                 stack.enter_context(machine.start(MEMORY, Path()))
@@ -249,7 +249,7 @@ def test_a_cluster_on_several_machines(there: Sshd, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_ends_everything_there(there: Sshd, tmp_path: Path) -> None:
+def test_an_interrupted_run_ends_all_remote_processes(there: Sshd, tmp_path: Path) -> None:
     """Ctrl-C reaches all processes of the terminal, including ssh unless it is shielded."""
     command = [
         *(sys.executable, "-m", "memlite", "bench", "compare", "--cluster", "1"),
@@ -290,7 +290,7 @@ def test_a_sweep_and_gets_of_several_keys_on_several_machines(there: Sshd, tmp_p
             "node-2": MACHINES[1],
         }
         assert isinstance(found["1 node, direct"]["node-1"], Placed)
-        # The proxy's times are in its trace, which is fetched, and come from its clock.
+        # The proxy's times come from its own clock, by way of its trace, which is fetched.
         gets = Settings((1, 2), 3, 3, 10, 10, 0.3, 1, 1)
         runs = complete(gets, tmp_path, ProgressDisplay(), machines)
     assert len(runs) == 4

@@ -65,7 +65,7 @@ def test_more_clients_than_a_default_server_accepts(default_server, tmp_path, cl
 
 def test_nearly_as_many_clients_as_a_default_server_accepts(default_server, tmp_path):
     done = bench(default_server, 1000, folder=tmp_path)
-    if default_server.kind == "memcached" and done.returncode:  # it counts files of its own
+    if default_server.kind == "memcached" and done.returncode:  # it counts its own files, too
         assert refused(done) == (
             "memlite: bench: it accepts 1,024 connections, some of which are already "
             "in use: for 1,000 clients, start it with -c 1100"
@@ -126,7 +126,7 @@ def test_other_clients_take_the_connections(tmp_path, options):
     )
 
 
-def test_no_connection_is_left(tmp_path):
+def test_no_connection_is_available(tmp_path):
     with running("memlite", "-c", "2") as server, server.connect() as one, server.connect() as two:
         assert [one.ask(b"mn\r\n"), two.ask(b"mn\r\n")] == [b"MN\r\n"] * 2
         said = refused(bench(server, 1, folder=tmp_path / "out"))
@@ -142,7 +142,7 @@ def test_clients_that_wait_in_the_backlog(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_server_that_does_not_tell_its_limit(tmp_path):
+def test_a_server_that_does_not_report_its_limit(tmp_path):
     with running("memlite", "--dialect", "lite", "-c", "20") as server:
         said = refused(bench(server, 40, "--dialect", "lite", folder=tmp_path / "out"))
     assert said.endswith(

@@ -278,7 +278,7 @@ def test_clients_slow_to_send_or_to_read_are_disconnected(plain: RunningServer) 
     ):
         halfway.sendall(b"GET /metrics HTTP/1.1\r\nHost: ")
         deaf.setblocking(False)
-        try:  # far more requests than their replies fit into the buffers of both sides
+        try:  # the replies to so many requests far exceed the socket buffers of both sides
             for _ in range(3000):
                 deaf.sendall(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         except BlockingIOError:

@@ -97,7 +97,7 @@ def test_a_stop_does_not_wait_for_a_receiver_that_hangs(receiver: OtlpServer) ->
     with running("memlite", "--otlp", receiver.url, environment=OFTEN) as server:
         assert wait_until(lambda: bool(receiver.headers))
         use(server)
-        assert server.stop() == 0  # within 20 seconds; the receiver would take for ever
+        assert server.stop() == 0  # within 20 seconds; the receiver would never answer
         assert "gave up on the last export" in server.log.read_text()
 
 
@@ -282,7 +282,7 @@ def test_invalid_settings(arguments: list[str], text: str) -> None:
         Server(load(arguments, {}).config, [])
 
 
-def test_an_environment_that_makes_no_sense(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "1s")
     with pytest.raises(StartError, match="OTEL_METRIC_EXPORT_INTERVAL: must be milliseconds"):
         Server(Config(otlp="env"), [])

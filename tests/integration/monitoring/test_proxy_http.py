@@ -151,7 +151,7 @@ def test_metrics_agree_with_stats(front: RunningServer, nodes: list[RunningServe
     assert not [name for name in found if name.startswith(("memlite_items", "memlite_evict"))]
     assert found["memlite_proxy_queue_arrivals_total"] >= 201
     assert found["memlite_proxy_queue_length"] == 0
-    every = 201 if "memlite_proxy_queue_in_flight_limit" in found else 1  # else some are measured
+    every = 201 if "memlite_proxy_queue_in_flight_limit" in found else 1  # or a sample
     for name in ("queue_wait", "queue_service", "think"):
         assert found[f"memlite_proxy_{name}_duration_seconds_count"] >= (
             1 if name == "think" else every

@@ -230,7 +230,7 @@ def test_connections_opened_before_the_watcher(start: Start) -> None:
         line = watcher.line()
         assert b"type=conn_close rip=127.0.0.1 " in line
         assert line.endswith(b" reason=idle_timeout cfd=%d\n" % number)
-        # A watcher sends nothing, and is not idle because of that.
+        # A watcher sends no commands, but does not count as idle.
         time.sleep(2.5)
         with server.connect():
             assert b"type=conn_new" in watcher.line()

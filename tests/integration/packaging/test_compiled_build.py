@@ -92,7 +92,7 @@ def test_by_default_the_wheel_is_pure_and_needs_no_compiler(
 
 
 def with_little_c(checkout: Path) -> Path:
-    """Replace the slow sources in C; the test of the wheel compiled on request builds them."""
+    """Replace the C sources, which compile slowly; another test builds the real ones."""
     for source in (checkout / "memlite").rglob("_native.c"):
         source.write_text(LITTLE)
     return checkout
@@ -177,7 +177,7 @@ def test_build_requirements_equal_the_versions_in_the_test_environment(checkout:
 
 
 def pinned(required: Sequence[str]) -> list[str]:
-    """Return the requirements that the lock file of the tests pins to exactly this version."""
+    """Return the requirements that the lock file of the tests pins to exactly these versions."""
     lock = (ROOT / "requirements" / "test.txt").read_text()
     return [one for one in required if re.search(rf"^{re.escape(one)} ", lock, re.MULTILINE)]
 

@@ -131,7 +131,7 @@ def test_a_port_in_use_for_udp_only(run: Run) -> None:
     run(test())
 
 
-def test_at_a_unix_socket(run: Run, tmp_path: Path) -> None:
+def test_on_a_unix_socket(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "socket"
 
     async def test() -> None:
@@ -200,7 +200,7 @@ def test_with_tls(run: Run, tmp_path: Path) -> None:
     run(test())
 
 
-def test_with_a_clock_of_the_test() -> None:
+def test_with_a_clock_controlled_by_the_test() -> None:
     async def test() -> None:
         clock = Clock()
         async with memlite.serve(clock=clock, debug_commands=True) as server:

@@ -222,7 +222,7 @@ def test_a_graceful_stop_sends_pending_replies(start: Start) -> None:
     drain(start(), signal.SIGUSR1)
 
 
-@patiently  # it has a second to do so
+@patiently  # the time limit is one second
 def test_sigterm_sends_pending_replies(start: Start) -> None:
     drain(start(), signal.SIGTERM)
 

@@ -52,7 +52,7 @@ def test_statistics_count_each_datagram_and_the_socket_once(
     with Datagrams(server) as client:
         for _ in range(100):
             assert client.ask(b"set u 0 0 1\r\nx\r\n") == b"STORED\r\n"
-        client.sock.send(b"short")  # no frame
+        client.sock.send(b"short")  # too short for a frame header
         client.send(b"get u\r\n", total=2)
         assert client.ask(b"get u\r\n") == b"VALUE u 0 1\r\nx\r\nEND\r\n"
     for wire in wires:
@@ -119,7 +119,7 @@ def test_a_few_administrative_datagrams_are_served(server: RunningServer) -> Non
     with Datagrams(server) as client:
         for _ in range(AT_ONCE - 1):
             assert client.ask(b"stats udp\r\n").startswith(b"STAT ")
-        for _ in range(3 * AT_ONCE):  # which costs little
+        for _ in range(3 * AT_ONCE):  # cheap, so not limited
             assert client.ask(b"version\r\n").startswith(b"VERSION ")
 
 

@@ -68,7 +68,7 @@ def test_a_worker_that_is_stuck_is_replaced(server: RunningServer) -> None:
         assert first.ask(b"set a 0 0 1\r\nx\r\n") == b"STORED\r\n"
         before = pids(first)
         os.kill(int(before[1]), signal.SIGSTOP)
-        for _ in range(20):  # the client that asks waits for it once
+        for _ in range(20):  # only the first request waits for it
             assert first.stats()["curr_items"] == "1"
         assert wait_until(lambda: pids(first)[1] not in ("", before[1]))
         assert pids(first)[0] == before[0]

@@ -278,7 +278,7 @@ def test_version(server: RunningServer) -> None:
     assert server.ask(b"version\r\n") == b"VERSION %b\r\n" % stats["version"].encode()
     if server.kind == "memcached":
         assert re.fullmatch(r"\d+\.\d+\.\d+", stats["version"])
-    else:  # memcached's version first, by which clients decide; then memlite's own
+    else:  # memcached's version first, since clients check it; then memlite's own
         assert stats["version"] == f"1.6.45-memlite-{__version__}"
         assert stats["memlite_version"] == __version__
 

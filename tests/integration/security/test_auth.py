@@ -152,7 +152,8 @@ def test_each_pipelined_request_is_answered(users: Path, kind: str) -> None:
 
 
 def test_several_workers_count_failures_together(users: Path) -> None:
-    wrong, count = b"set x 0 0 9\r\nfoo wrong\r\n", 75  # 25 to each, which alone would check them
+    # 25 to each worker; a worker that counted only its own failures would check them all.
+    wrong, count = b"set x 0 0 9\r\nfoo wrong\r\n", 75
     with running("memlite", "-t", "3", "-Y", str(users)) as server, contextlib.ExitStack() as stack:
         wires = [stack.enter_context(server.connect(60)) for _ in range(count)]
         assert wires[0].ask(wrong) == FAILURE

@@ -79,7 +79,7 @@ def test_sending_bytes_slowly_does_not_extend_the_time_limit(users: str) -> None
                 time.sleep(0.1)
 
 
-def test_without_a_time_limit(users: str) -> None:
+def test_without_a_time_limit_silent_clients_stay_connected(users: str) -> None:
     with running("memlite", "-Y", users, "--auth-timeout", "0") as server, server.connect() as wire:
         assert not wait_until(lambda: is_closed(wire), 2.5, 0.2)
 
@@ -99,7 +99,7 @@ def test_unauthenticated_clients_cannot_take_all_connections(users: str) -> None
             wire.sock.close()
 
 
-def test_watchers_see_connections_that_give_way(users: str) -> None:
+def test_watchers_see_connections_that_were_closed_to_make_room(users: str) -> None:
     with running("memlite", "-Y", users, "-c", "3") as server, server.connect() as watcher:
         assert watcher.ask(LOGIN) == STORED
         assert watcher.ask(b"watch connevents\r\n") == b"OK\r\n"
@@ -154,7 +154,7 @@ def test_attempts_are_delayed_per_address(users: str) -> None:
             assert worse.rest() == TOO_MANY
             for wire in flood:
                 wire.sock.close()
-        # Nor has this address, after the connections ahead of it have given up.
+        # This address is not delayed either, once the connections ahead of it have given up.
         began = time.monotonic()
         while True:
             with connect_from("127.0.0.9", server) as wire:
@@ -204,7 +204,7 @@ def test_input_before_authentication_is_bounded(users: str) -> None:
             wire.sock.close()
 
 
-def test_requests_without_reading_the_replies(users: str) -> None:
+def test_a_client_that_reads_no_replies_takes_little_memory(users: str) -> None:
     with running("memlite", "-Y", users) as server, server.connect() as wire:
         before = server.resident_kib()
         wire.sock.settimeout(1)

@@ -509,7 +509,7 @@ def test_a_view_of_an_unreachable_server(view: str) -> None:
         (["--stat", "--dialect", "lite"], "which has no statistics"),
     ],
 )
-def test_views_that_make_no_sense(
+def test_invalid_options_of_views_are_refused(
     arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["shell", *arguments]) == 64

@@ -1,4 +1,4 @@
-"""Nothing durable is lost, and nothing invented, wherever the power fails.
+"""Nothing durable is lost, and no item appears that was not written, wherever the power fails.
 
 The system calls of a real server are recorded. At each of them, the files that a disk may hold are
 made, and loaded. ``MEMLITE_TEST_POWER_OPERATIONS`` is the number of changes per client.

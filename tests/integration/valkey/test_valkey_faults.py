@@ -178,7 +178,7 @@ async def test_a_write_that_others_have_built_on_is_acknowledged():
         assert acknowledged(backend) == 1
 
 
-async def test_a_lost_race_is_told_from_a_lost_reply():
+async def test_a_lost_race_is_distinguished_from_a_lost_reply():
     async with behind_a_cut() as (backend, other, cut):
         await backend.put(Record(b"k", b"1"))
         found = await backend.get(b"k")
@@ -210,7 +210,7 @@ async def test_an_unknown_outcome_is_reported_as_uncertain():
             assert (await other.get(b"k")).value == b"3"
 
 
-async def test_a_change_made_in_the_end_is_not_reported_as_uncertain():
+async def test_a_change_that_is_eventually_made_is_not_reported_as_uncertain():
     with store() as one:
         options = "?timeout=10&deadline=40&wait=1&wait_timeout=0.1"
         async with opened(one.port, options) as backend:
@@ -229,7 +229,7 @@ async def test_a_change_made_in_the_end_is_not_reported_as_uncertain():
 
 
 async def test_a_late_attempt_changes_nothing():
-    """A paused server carries out the requests that it has received when it goes on."""
+    """A paused server carries out the requests that it has received when it resumes."""
     with store() as one:
         async with opened(one.port, "?timeout=0.3&deadline=20") as backend:
             await backend.put(Record(b"k", b"1"))
@@ -284,7 +284,7 @@ async def test_a_cluster_whose_slots_move():
 
 
 def move_first_server(stores):
-    """Move all slots of the first server that have keys to the second."""
+    """Move all slots that have keys from the first server to the second."""
     for slot in range(16384 // 3):
         if stores[0].ask("CLUSTER", "COUNTKEYSINSLOT", slot) != b":0\r\n":
             move_slot(stores, slot, stores[0], stores[1])

@@ -54,14 +54,14 @@ async def shows(backend: NearCache, key: bytes, value: bytes | None) -> bool:
     return False
 
 
-async def test_changes_by_other_servers_are_shown_long_before_a_copy_is_old() -> None:
+async def test_changes_by_other_servers_are_shown_long_before_a_copy_expires() -> None:
     with store() as one:
         async with near(one) as first, near(one) as second:
             await tracked(first, second)
             for key in (b"k", b"other"):
                 await first.put(Record(key, b"1"))
                 assert await shows(second, key, b"1")
-            # A copy answers now.
+            # From now on, a copy answers.
             assert await eventually(lambda: second.stats()["near_items"] == 2)
             commands = second.stats()["commands"]
             assert await shown(second, b"k") == b"1"
@@ -94,7 +94,7 @@ async def test_a_delayed_flush_by_another_server_is_shown_when_it_is_due() -> No
             await first.put(Record(b"k", b"1"))
             assert await shows(second, b"k", b"1")
             await first.flush(time.time() + 1)
-            # The server calls it once a second.
+            # A server calls `tick` once a second.
             while await shown(second, b"k"):
                 second.tick()
                 await eventually(lambda: False, 0.05)
@@ -153,7 +153,7 @@ async def test_nothing_is_missed_while_a_connection_is_lost(how: str) -> None:
 
 
 @pytest.mark.slow
-async def test_all_masters_of_a_cluster_tell_of_changes() -> None:
+async def test_all_masters_of_a_cluster_report_changes() -> None:
     with cluster() as stores:
         keys = [b"key%d" % number for number in range(20)]
         async with near(stores[0]) as first, near(stores[1]) as second:
@@ -172,10 +172,10 @@ async def test_all_masters_of_a_cluster_tell_of_changes() -> None:
                 assert await shows(second, key, b"3")
 
 
-async def test_a_user_who_may_not_track(
+async def test_a_user_without_permission_to_track(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The near cache works as with any other store."""
+    """The near cache works as with a store that reports no changes."""
     monkeypatch.setenv("MEMLITE_VALKEY_PASSWORD", "s3cret")
     rights = ["me", "on", ">s3cret", "~p:*", "~p/*", "+@all", "-client|tracking"]
     with store("--user", *rights) as one, caplog.at_level(logging.WARNING):
@@ -187,7 +187,7 @@ async def test_a_user_who_may_not_track(
         await backend.put(Record(b"k", b"1"))
         assert await shown(backend, b"k") == b"1"
         assert backend.stats()["servers_tracked"] == 0
-        # Nothing is forgotten because of that.
+        # No copy was dropped because of that.
         assert backend.stats()["near_invalidations"] == 0
         await backend.close()
 

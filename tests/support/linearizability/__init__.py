@@ -1,4 +1,4 @@
-"""Checks whether the replies to clients can result from one command at a time.
+"""Checks whether the replies to clients can result from executing one command at a time.
 
 `history` describes what was observed, `register` what memcached's commands do to one item, and
 `checker` searches for an order that explains a history. `clients` records histories of real

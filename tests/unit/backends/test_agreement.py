@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-pytest.importorskip("fcntl", reason="only Linux has what workers share")
+pytest.importorskip("fcntl", reason="workers share memory only on Linux")
 
 from memlite.backends import Record
 from memlite.backends.agreement import Agreement, SharedEpoch
@@ -30,16 +30,18 @@ def agreed(agreement: Agreement, version: int) -> int:
     return mark
 
 
-def test_a_state_that_all_see_leaves_the_copies_alone(agreement: Agreement) -> None:
+def test_copies_stay_valid_while_all_see_the_same_state(agreement: Agreement) -> None:
     mark = agreed(agreement, 1)
     assert agreement.mark(KEY) == mark
     assert agreed(agreement, 1) == mark
-    assert agreement.agree(KEY, state(1), mark - 1) == mark, "also if it was asked for before"
+    assert agreement.agree(KEY, state(1), mark - 1) == mark, "even if it was read earlier"
     assert agreement.mark(KEY) == mark
 
 
 @pytest.mark.parametrize("found", [state(2), state(1, 5.0), None], ids=["set", "flushed", "none"])
-def test_another_state_ends_all_copies(agreement: Agreement, found: Record | None) -> None:
+def test_a_different_state_invalidates_all_copies(
+    agreement: Agreement, found: Record | None
+) -> None:
     mark = agreed(agreement, 1)
     now = agreement.agree(KEY, found, mark)
     assert now != mark
@@ -57,7 +59,7 @@ def test_no_copy_is_kept_of_a_read_begun_before_another_state_was_shown(
     assert agreement.agree(KEY, state(2), shown) is None
 
 
-def test_nothing_from_before_a_flush_becomes_a_copy(agreement: Agreement) -> None:
+def test_states_read_before_a_flush_do_not_become_copies(agreement: Agreement) -> None:
     begun = agreement.mark(KEY)
     mark = agreed(agreement, 1)
     agreement.forget_all()
@@ -79,7 +81,7 @@ def test_a_delayed_flush_is_due_once(agreement: Agreement) -> None:
     assert agreement.mark(KEY) == later
 
 
-def test_keys_of_one_slot_end_each_others_copies_and_show_none(agreement: Agreement) -> None:
+def test_keys_in_the_same_slot_invalidate_each_others_copies(agreement: Agreement) -> None:
     alone = Agreement(16)
     assert alone.size == 16
     mark = alone.agree(b"a", state(1), alone.mark(b"a"))
@@ -114,7 +116,7 @@ def test_processes_never_have_copies_of_two_states_under_one_mark(agreement: Agr
         assert versions.setdefault(mark, version) == version
 
 
-def test_a_process_that_dies_with_the_lock_blocks_no_other(agreement: Agreement) -> None:
+def test_a_process_that_dies_holding_the_lock_does_not_block_others(agreement: Agreement) -> None:
     mark = agreed(agreement, 1)
     child = os.fork()
     if not child:
@@ -124,7 +126,7 @@ def test_a_process_that_dies_with_the_lock_blocks_no_other(agreement: Agreement)
     assert agreed(agreement, 2) > mark
 
 
-def test_all_know_the_epoch_that_one_has_seen() -> None:
+def test_an_epoch_seen_by_one_worker_is_known_to_all() -> None:
     shared = SharedEpoch()
     assert shared.number(1000.0) == 0
     shared.learn(3)

@@ -82,7 +82,7 @@ def test_factors_that_add(adding: Experiment) -> None:
 
 
 def test_bounds_have_the_responses_unit_and_sign() -> None:
-    """Response times that factors add to: by 5 ms, by -600 µs, and by nothing much."""
+    """Factors change response times by 5 ms, by -600 µs, and hardly at all."""
     design = design_of(["clients=2,8", "value-size=100,10k", "keys=10,20"], [], 3, 1)
     source = random.Random(3)
 
@@ -124,7 +124,7 @@ def test_a_unit_is_written_once(low: str, high: str, text: str) -> None:
     assert sentences.span(low, high) == text
 
 
-def test_one_factor_measured_once_does_not_tell_the_model() -> None:
+def test_the_model_cannot_be_determined_from_one_factor_measured_once() -> None:
     design, _, analyses = experiment(["clients=2,8"], lambda n: 1000 * 3.0**n, repetitions=1)
     assert "cannot be determined" in why_this_model(analyses[0])
     first, *_ = answer(design, analyses[0])
@@ -133,7 +133,7 @@ def test_one_factor_measured_once_does_not_tell_the_model() -> None:
     assert "cannot be determined" not in why_this_model(twice[0])
 
 
-def test_checks_are_doubts() -> None:
+def test_failed_checks_are_reported_as_doubts() -> None:
     design, measured, _ = experiment(["clients=2,8"], lambda n: 1000 * 3.0**n)
     before = list(doubts(design, measured))
     one, point = measured[0], measured[0].point
@@ -166,7 +166,7 @@ def test_factors_that_depend_on_each_other() -> None:
     )
 
 
-def test_chance_is_called_chance() -> None:
+def test_insignificant_effects_are_reported_as_such() -> None:
     design, measured, analyses = experiment(FACTORS, lambda *_: 1000)
     said = list(answer(design, analyses[0]))
     assert any(
@@ -182,7 +182,7 @@ def test_chance_is_called_chance() -> None:
     assert "(" not in first
 
 
-def test_the_table_of_a_terminal(multiplying: Experiment) -> None:
+def test_the_table_on_a_terminal(multiplying: Experiment) -> None:
     design, _, analyses = multiplying
     out = io.StringIO()
     print_table(design, analyses[0], out)
@@ -195,7 +195,7 @@ def test_the_table_of_a_terminal(multiplying: Experiment) -> None:
 
 
 @pytest.mark.parametrize("name", ["multiplying", "adding"])
-def test_files_recombine_to_what_was_measured(
+def test_predictions_and_residuals_in_the_files_reproduce_the_measurements(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     design, measured, analyses = request.getfixturevalue(name)
@@ -259,7 +259,7 @@ def test_the_page_is_complete_and_text_is_escaped(tmp_path: Path) -> None:
     assert [without_numbers(rows) for rows in tables.values()] == [[]] * len(tables)
 
 
-def test_plots_show_what_was_found(multiplying: Experiment, adding: Experiment) -> None:
+def test_plots_show_the_estimated_effects(multiplying: Experiment, adding: Experiment) -> None:
     for design, measured, analyses in (multiplying, adding):
         analysis = analyses[0]
         log = analysis.result.multiplicative

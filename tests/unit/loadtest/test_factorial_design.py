@@ -51,7 +51,7 @@ def test_options_that_are_given() -> None:
     }
 
 
-def test_an_option_is_a_factor_or_given() -> None:
+def test_an_option_cannot_be_both_a_factor_and_given() -> None:
     with pytest.raises(ConfigError, match="replicas is a factor and cannot be given as well"):
         parse_factors(["replicas=1,2"], ["--servers=2", "--proxy-option", "replicas=2"])
     with pytest.raises(ConfigError, match="two factors have the same name"):
@@ -77,7 +77,7 @@ def test_runs_are_in_random_order_and_the_same_each_time() -> None:
     ]
 
 
-def test_an_experiment_goes_on_when_machines_are_reached_in_another_way(tmp_path: Path) -> None:
+def test_an_experiment_resumes_if_only_the_way_to_its_machines_changes(tmp_path: Path) -> None:
     path = tmp_path / "factorial.json"
     hosts = ["--servers=2", "--hosts=a,b"]
 

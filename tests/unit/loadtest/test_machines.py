@@ -77,7 +77,7 @@ def test_several_machines_add_up(table):
     assert found.per_joule == pytest.approx(20)
 
 
-def test_what_is_not_known_is_left_out(table):
+def test_unknown_figures_are_left_out(table):
     (found,) = efficiencies(sample(1000.0, {"rented": 1, "unknown": 1}), table)
     assert (found.watts, found.hour, found.per_joule, found.per_money) == (None,) * 4
     assert efficiencies(sample(1000.0, {}), table) == []
@@ -95,7 +95,7 @@ def test_runs_on_different_machines_are_compared(table, tmp_path):
     assert "Operations per EUR" in page.read_text()
 
 
-def test_the_table_of_memlite():
+def test_the_shipped_table():
     table = machines.load()
     assert table.currency == "USD"
     # 5.1 V and 1.2 A; 35 USD over three years.
@@ -163,7 +163,7 @@ def test_a_cluster_counts_the_machines_that_it_ran_on():
 
 
 @pytest.mark.parametrize("given", [["e2-small:2"], ["e2-small", "--machine", "e2-small"]])
-def test_several_machines_of_servers_that_are_started_here_are_refused(given, tmp_path, capsys):
+def test_several_machines_are_refused_for_servers_started_here(given, tmp_path, capsys):
     arguments = ["bench", "compare", "--machine", *given, "--out", str(tmp_path / "out")]
     assert main([*arguments, "--cluster", "1,2"]) == 64
     assert "--machine: all servers run on this machine" in capsys.readouterr().err
@@ -173,6 +173,6 @@ def test_several_machines_of_servers_that_are_started_here_are_refused(given, tm
 def test_the_power_and_the_price_of_each_machine_of_the_table_are_known():
     shipped = machines.load().machines.values()
     assert all(one.watts and one.hour and one.cores and one.memory for one in shipped)
-    # A core and its memory cost about the same: a figure of another unit would stand out.
+    # A core and its memory cost about the same: a figure in the wrong unit would stand out.
     per_core = [one.hour / one.cores for one in shipped if one.rented]
     assert max(per_core) < 2 * min(per_core)

@@ -55,7 +55,7 @@ def study(*, cores=64, sizes=(100,), clients=(5, 50), generator=0.5, **arguments
     return run(*points, cores=cores)
 
 
-def test_the_few_things_worth_knowing():
+def test_the_main_findings():
     found = findings(study())
     assert found[0] == (
         "The fastest: direct with 4 nodes, 240,000 operations per second at 50 clients. Others may "
@@ -73,7 +73,7 @@ def test_the_few_things_worth_knowing():
     assert len(found) == 5
 
 
-def test_nothing_is_said_for_certain_that_repetitions_do_not_show():
+def test_findings_are_not_certain_if_repetitions_differ():
     found = " ".join(findings(study(varying=0.9)))
     assert "The fastest cluster cannot be determined: all 12 serve between" in found
     assert "no significant difference (proxied, direct and asked)" in found
@@ -84,7 +84,7 @@ def test_nothing_is_said_for_certain_that_repetitions_do_not_show():
     assert re.search(r"50,000 operations per second through .* directly \(other", disturbed[2])
 
 
-def test_what_the_load_generator_limited_may_be_faster():
+def test_clusters_limited_by_the_load_generator_may_be_faster():
     results = study(generator=0.99)
     found = findings(results)
     assert "Others may be as fast" in found[0]
@@ -149,7 +149,7 @@ def test_on_a_terminal_of_80_columns():
     assert max(map(len, text.splitlines())) <= 80
     assert re.search("\n4 nodes +50 k P +240 k +240 k *\n", text)
     longest = max(text.split("\n\n")[3:], key=len)
-    assert len(longest) < 450, "a finding is not a page"
+    assert len(longest) < 450, "a finding is too long"
 
 
 @pytest.mark.usefixtures("without_figures")

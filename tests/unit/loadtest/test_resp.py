@@ -33,7 +33,7 @@ def test_requests():
 
 
 @given(st.lists(st.sampled_from(CASES), max_size=8), st.lists(st.integers(1, 9), max_size=20))
-def test_replies_however_they_arrive(cases, sizes):
+def test_replies_may_arrive_in_any_pieces(cases, sizes):
     data = b"".join(reply for reply, _ in cases)
     expected = [outcome for _, outcome in cases]
     scanner = RespScanner()
@@ -51,7 +51,7 @@ def test_replies_however_they_arrive(cases, sizes):
 
 
 @pytest.mark.parametrize("data", [b"STORED\r\n", b"$x\r\n", b"x" * 100_000, b"\r\n"])
-def test_other_bytes(data):
+def test_bytes_that_are_not_a_reply_are_an_error(data):
     with pytest.raises(ReplyError, match="not a Redis reply"):
         RespScanner().feed(data)
 
@@ -94,7 +94,7 @@ def test_operations_are_those_of_memcached():
         ["--mix", "get=1,incr=1"],
     ],
 )
-def test_what_it_lacks_is_refused(words, tmp_path):
+def test_options_that_resp_does_not_support_are_refused(words, tmp_path):
     named = "incr in the mix" if words[0] == "--mix" else words[0]
     with pytest.raises(ConfigError, match=f"redis-direct cannot be combined with {named}"):
         main(["compare", "--backends", "redis-direct", "--out", str(tmp_path / "out"), *words])

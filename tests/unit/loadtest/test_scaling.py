@@ -89,7 +89,7 @@ def test_the_highest_throughput_of_each_size_counts():
     assert [row.point for row in scaling.rows(run(low, high, large))] == [high, large]
 
 
-def test_nothing_is_known_of_the_processes_of_an_interrupted_run():
+def test_process_figures_of_an_interrupted_run_are_unknown():
     (row,) = scaling.rows(run(measured("1 node, proxied", 1000, {})))
     assert (row.proxy, row.nodes, row.node_demand, row.machine) == (None, (), None, None)
 

@@ -120,10 +120,10 @@ def test_a_peak_beyond_the_loads_is_called_that():
 
 def test_a_law_fitted_to_points_that_are_not_the_servers_is_not_believed():
     made = following_the_law(0.02)
-    assert sweeps(made)[0].believes_law
+    assert sweeps(made)[0].law_is_plausible
     first = dataclasses.replace(made.points[0], generator_limited=True)
     made = dataclasses.replace(made, points=(first, *made.points[1:]))
-    assert not sweeps(made)[0].believes_law
+    assert not sweeps(made)[0].law_is_plausible
     (sentence,) = findings(made)
     assert "over-saturated at 64 and 128 clients" in sentence
     assert "Universal Scalability Law" not in sentence
@@ -132,9 +132,9 @@ def test_a_law_fitted_to_points_that_are_not_the_servers_is_not_believed():
 def test_a_law_without_the_fall_that_it_predicts_is_not_believed():
     made = following_the_law(0.02)
     (sweep,) = sweeps(dataclasses.replace(made, points=made.points[:6]))  # up to 32 clients
-    assert sweep.believes_law
+    assert sweep.law_is_plausible
     falling = dataclasses.replace(sweep.law, coherency=0.01, peak_clients=10.0)
-    assert not dataclasses.replace(sweep, law=falling).believes_law
+    assert not dataclasses.replace(sweep, law=falling).law_is_plausible
 
 
 def test_what_has_no_sweep():

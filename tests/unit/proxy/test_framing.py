@@ -49,11 +49,11 @@ def test_pieces_are_gathered_and_put_back(native: Any, count: int, number: int) 
         assert own == [v for o, v in zip(owners, values, strict=True) if o is owner]
     assert interleave(owners, parts, b"", b"!") == b"".join(values) + b"!"
     assert interleave(owners, parts, END, b"") == b"".join(one + END for one in values)
-    assert parts == gather(owners, values)  # they are not changed
+    assert parts == gather(owners, values)  # `interleave` has not changed them
 
 
 @both
-def test_equal_owners_are_one(native: Any) -> None:
+def test_equal_owners_count_as_one(native: Any) -> None:
     gather, _ = functions(native)
     one, another = (b"%d" % number for number in (1000, 1000))
     assert one is not another
@@ -110,13 +110,13 @@ hostile = st.lists(st.sampled_from(FRAGMENTS) | st.binary(max_size=3), max_size=
 @given(hostile)
 @example(b"V k 0 9223372036854775807\r\n" + END)
 @example(b"V k 0 9999999999999999999\r\n" + END)
-def test_gets_are_split_alike(data: bytes) -> None:
+def test_gets_are_split_in_c_as_in_python(data: bytes) -> None:
     assert NATIVE is not None
     found, end = NATIVE.split_gets(data)
     assert b"".join(reply + END for reply in found) == data[:end]
     other, before = split_gets_in_python(data)
     assert found[: len(other)] == other
-    # The Python version leaves a value that contains END.
+    # The Python version stops at a value that contains END.
     assert len(found) == len(other) or data[before:end].count(END) > len(found) - len(other)
 
 
@@ -139,7 +139,9 @@ items = st.builds(
     st.sampled_from([b"", b"END\r\n", b"VALUE k 0 9"]),
     st.integers(0, 3),
 )
-def test_items_are_found_alike(keys: list[bytes], data: bytes, end: bytes, position: int) -> None:
+def test_items_are_found_in_c_as_in_python(
+    keys: list[bytes], data: bytes, end: bytes, position: int
+) -> None:
     assert NATIVE is not None
     reply = data + end
     position = min(position, len(reply))

@@ -1,4 +1,4 @@
-"""Requests that wait in the queue while keys get other nodes."""
+"""Requests that wait in the queue while their keys are assigned to other nodes."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -90,7 +90,7 @@ class Setup:
         assert next(following, None) is None
 
 
-async def test_a_change_that_has_waited_is_made_where_its_key_is_now() -> None:
+async def test_a_queued_change_goes_to_the_current_node_of_its_key() -> None:
     moved = 0
     for key in KEYS:
         setup = Setup()
@@ -119,7 +119,7 @@ async def test_requests_are_not_rerouted_without_a_change() -> None:
     assert setup.sent() == {other.name: [data]}
 
 
-async def test_a_get_whose_keys_get_different_nodes_is_split() -> None:
+async def test_a_queued_get_is_split_if_its_keys_move_to_different_nodes() -> None:
     setup = Setup()
     outcome = setup.submit(b"get %b\r\n" % b" ".join(KEYS), *KEYS)
     setup.change()
@@ -159,7 +159,7 @@ async def test_refused_requests_stay_refused() -> None:
 async def test_waiting_requests_are_refused_while_the_nodes_are_unknown() -> None:
     setup = Setup()
     outcome = setup.submit(b"set k 0 0 1\r\nx\r\n", b"k")
-    setup.cluster.suspend("nobody knows them")
+    setup.cluster.suspend("the nodes are unknown")
     setup.go_on()
-    assert outcome.replies == [b"SERVER_ERROR nobody knows them\r\n"]
+    assert outcome.replies == [b"SERVER_ERROR the nodes are unknown\r\n"]
     assert not setup.sent()

@@ -49,11 +49,11 @@ def test_small_durations_are_exact():
     assert list(recorded(range(64)).percentiles(25, 50, 100)) == [15, 31, 63]
 
 
-def test_empty_has_zeros():
+def test_percentiles_without_durations_are_zero():
     assert list(LatencyHistogram().percentiles(50, 99)) == [0, 0]
 
 
-def test_no_percents_no_values():
+def test_no_percents_give_no_values():
     assert list(recorded([1]).percentiles()) == []
 
 

@@ -18,7 +18,7 @@ def reading(at: float, latency: dict[str, str] | None = None, **changes: int) ->
     return Reading(at, {**STATS, **stats}, latency or {}, ())
 
 
-def test_rates_are_those_of_the_time_between() -> None:
+def test_rates_cover_the_time_between_two_readings() -> None:
     before = reading(10.0)
     now = reading(
         12.0, uptime=2, cmd_get=100, get_hits=75, cmd_set=20, cmd_touch=2, delete_hits=2,
@@ -33,7 +33,7 @@ def test_rates_are_those_of_the_time_between() -> None:
     assert found.latency is None
 
 
-def test_what_one_reading_says() -> None:
+def test_figures_from_a_single_reading() -> None:
     found = figures(None, reading(10.0, {"get:p99_us": "1500.0", "get:samples": "4"}))
     assert found == Figures(latency=0.0015, memory=500, memory_limit=2000, items=10, connections=8)
     assert found.hit_ratio is None
@@ -53,7 +53,7 @@ def test_after_stats_reset_rates_are_not_negative() -> None:
     assert (found.gets, found.hits, found.hit_ratio) == (0, 0, None)
 
 
-def test_servers_that_tell_little() -> None:
+def test_servers_that_report_few_statistics() -> None:
     found = figures(None, Reading(1.0, {"uptime": "5", "version": "x"}, {}, ()))
     assert found == Figures()
     assert found.memory_share is None

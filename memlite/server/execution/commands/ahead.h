@@ -1,7 +1,8 @@
-/* Finding the keys of the next commands, to look ahead. */
+/* Finds the keys of the next commands, so that their items can be prefetched. */
 
-/* Finds keys of the next commands of the text protocol, at most `most` commands. `at` is where a command begins, or a key of
-a get or gat; `looked` is set to where the search ended. */
+/* Finds keys of the next commands of the text protocol, at most `most` commands. `at` points to the
+start of a command or, with `in_get`, of a key of a get or gat; `looked` is set to where the search
+ended. */
 static int find_keys(Word *keys, const char *at, const char *end, Py_ssize_t most, int in_get, const char **looked) {
     int count = 0;
     for (; most > 0 && at < end && count < AHEAD; most--) {
@@ -64,7 +65,7 @@ static int may_be_several(const char *at, const char *end, int binary) {
     if (binary) return end - at > HEADER && end - at - HEADER > body_of((const unsigned char *)at);
     const char *newline = memchr(at, '\n', end - at - 1);
     if (!newline || !(strchr("sarpc", *at) || (*at == 'm' && at[1] == 's'))) return newline != NULL;
-    Py_ssize_t size = 0, unit = 1;  /* of the value, from its last digit on */
+    Py_ssize_t size = 0, unit = 1;  /* of the value; digits are read backwards */
     for (const char *digit = newline - 2; unit < LARGE && digit > at && *digit >= '0' && *digit <= '9'; digit--, unit *= 10)
         size += unit * (*digit - '0');
     return end - newline > size + 3;

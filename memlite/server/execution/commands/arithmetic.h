@@ -1,9 +1,10 @@
-/* Counting of values: `incr`, `decr` and `ma`. */
+/* Arithmetic on values: `incr`, `decr` and `ma`. */
 
 enum { GROWS = DONE + 20 };
 
-/* Adds to an item's number, or subtracts from it. Writes the new digits; if they take more room, returns GROWS plus their
-length. STOP for any other value. */
+/* Computes an item's number after an increment, or a decrement if `down`, and writes its digits. If
+they need more room than the old value, returns GROWS plus their length. STOP if the value is not a
+number of at most SAFE_DIGITS digits, or the number overflows. */
 static int count_of_item(const View *v, u64 delta, int down, u64 *number, char *digits) {
     const char *stored = value_at(v), *end = v->at + v->size - AFTER_VALUE, *at = stored;
     if (end - stored > SAFE_DIGITS) return STOP;
@@ -20,7 +21,7 @@ static int count_of_item(const View *v, u64 delta, int down, u64 *number, char *
     return DONE;
 }
 
-/* Whether an item is certainly no number, judging by the first byte of its value. */
+/* Whether an item's value is certainly not a number, judging by its first byte. */
 static int is_no_number(const View *v) {
     const char *at = value_at(v);
     if (at == v->at + v->size - AFTER_VALUE) return 1;

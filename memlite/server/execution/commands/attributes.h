@@ -1,10 +1,10 @@
-/* Attributes of Python's objects, beyond what ../../../core/slots.h has. */
+/* Access to attributes of Python objects, in addition to ../../../core/slots.h. */
 
 static inline int put(PyObject *owner, const Field *field, PyObject *value) {
     return set_new(owner, field, Py_NewRef(value)) ? ERROR : DONE;
 }
 
-/* The value of a number; -1 may stand for an error. Small ones need no call. */
+/* The value of an int; -1 may mean an error. Small ints need no call. */
 static inline long long read_long(PyObject *value) {
 #if PY_VERSION_HEX >= 0x030C0000
     if (PyLong_CheckExact(value) && PyUnstable_Long_IsCompact((PyLongObject *)value))
@@ -20,7 +20,8 @@ static inline long long read_long(PyObject *value) {
     return PyLong_AsLongLong(value);
 }
 
-/* Both steal the reference: `get` for a number, and `put` of a new object. */
+/* These two steal the reference: `number_of` reads an int that `get` returned, and `put_new` sets
+an attribute to a new object. */
 static inline long long number_of(PyObject *value) {
     if (!value) return -1;
     long long number = read_long(value);
@@ -42,7 +43,8 @@ static inline int is_alone(PyObject *value) {
 #endif
 }
 
-/* Changes a number in place; 1 if done. It must be one that Python never shares, and take the same room as before. */
+/* Changes an int in place; returns 1 if done. Returns 0 if the int is shared, the new number takes
+another number of digits, or it is one of the small numbers for which Python shares objects. */
 static inline int renumbered(PyObject *value, long long number) {
     enum { MOST_SHARED = 256 };
     if (!is_alone(value) || !PyLong_CheckExact(value) || number <= MOST_SHARED || number >> PyLong_SHIFT > (long long)PyLong_MASK) return 0;

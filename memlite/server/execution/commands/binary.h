@@ -47,7 +47,8 @@ static void append_big(Runner *r, u64 number, int size) {
 /* Whether a successful command has no reply. */
 static inline int is_quiet(int opcode) { return opcode >= OP_SETQ && opcode <= OP_PREPENDQ; }
 
-/* Appends the reply to a change of an item, to which it assigns a cas unique if necessary. */
+/* Appends the reply to a successful change of an item, and assigns the item a cas unique if it has
+none; does nothing for a quiet command. */
 static inline int succeed(Runner *r, const Packet *p, View *v) {
     if (is_quiet(p->opcode)) return DONE;
     if (!v->unique && assign(r, v, 0) < 0) return ERROR;
@@ -73,7 +74,7 @@ static int binary_miss(Runner *r, const Packet *p, int quiet, int with_key) {
     return DONE;
 }
 
-/* Appends the reply to one that found an item; there must be room. */
+/* Appends the reply to a get or a touch that found an item; there must be room. */
 static inline int binary_hit(Runner *r, const Packet *p, View *v, int with_key) {
     if (!v->unique && assign(r, v, 0) < 0) return ERROR;
     const char *begin = value_at(v);
@@ -109,7 +110,7 @@ static int binary_touch(Runner *r, const Packet *p, View *v, int known) {
     return done != DONE ? done : binary_hit(r, p, v, with_key);
 }
 
-/* SET, ADD and REPLACE; with a cas unique, on that condition. */
+/* SET, ADD and REPLACE; if the request has a cas unique, only if it is the item's. */
 static int binary_store(Runner *r, const Packet *p, View *v, int known) {
     if (p->extras.size != 8 || p->value.size > r->safe_size) return STOP;
     char digits[20];

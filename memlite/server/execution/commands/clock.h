@@ -11,7 +11,8 @@ static int know_clock(Runner *r) {
     return failed ? ERROR : DONE;
 }
 
-/* The clock may be an injected one, but it changes nothing: borrowed references stay valid. */
+/* The clock may be an injected one, but calling it has no side effects: borrowed references stay
+valid. */
 static int now(Runner *r) {
     if (r->timed) return DONE;
     PyObject *time, *offset = NULL;

@@ -5,7 +5,8 @@ enum { FREQUENCY = 3, FETCHED = 4, MAIN = 8, FULL = 16, MASK = 31, FRESH = FREQU
 the counterpart in Python has to carry out the command. DONE: go on. ABSENT: there is no item. */
 enum { ERROR = -1, STOP, DONE, ABSENT };
 enum { LONGEST_KEY = 250, MOST_WORDS = 12, MOST_KEYS = 256, SAFE_DIGITS = 19, SMALL_OBJECT = 512 };
-/* Bytes of a plain item with its place in a queue, the extra bytes of a full one, and the bytes of a number. */
+/* Sizes in bytes: of a plain item with its place in a queue, of what a full item has in addition,
+of an int, and of a place in a queue. */
 enum { PLAIN_SIZE = 48 + 8, FULL_MORE = 16, NUMBER_SIZE = 32, PLACE = 8 };
 enum { META_FLAGS_SIZE = 160, STATE_BITS = 5 };
 enum { EVICTED_EXTRA = 16 * 1024, LARGE = 64 * 1024 };  /* bytes; table.py */
@@ -24,7 +25,8 @@ typedef struct { const char *at; Py_ssize_t size; } Word;
 #define AHEAD 32  /* keys; see ahead.h */
 typedef struct { Word key; Py_hash_t hash; } Ahead;  /* the hash is that of the key's line */
 
-/* The key whose `get` is the old form of `config get cluster`: without such an item, the counterpart answers. */
+/* Whether a `get` of this key is the old form of `config get cluster`. If there is no such item,
+the counterpart answers. */
 static inline int asks_for_nodes(Word key) { return key.size == 25 && !memcmp(key.at, "AmazonElastiCache:cluster", 25); }
 
 #define COUNTERS(X) X(hits) X(get_misses) X(cmd_set) X(total_items) X(cas_hits) X(cas_badval) X(cas_misses) \

@@ -1,13 +1,14 @@
-/* Items are kept in the form of the reply to a get: reading its parts, and writing it. */
+/* Items are stored in the form of the reply to a get: functions that read its parts, and write
+it. */
 
 static const char *value_at(const View *v) {
     return (const char *)memchr(v->at, '\n', v->size) + 1;
 }
 
-/* `begin` is where the value does. */
+/* `begin` is where the value begins. */
 static inline Py_ssize_t value_size(const View *v, const char *begin) { return v->at + v->size - AFTER_VALUE - begin; }
 
-/* The flags in the reply to a get for `key`: digits, in front of the size. */
+/* The flags in the reply to a get: the digits before the size. */
 static inline Word flags_of(const View *v, Py_ssize_t key_size) {
     const char *begin = v->at + 7 + key_size, *end = begin + 1;
     while (*end != ' ') end++;
@@ -15,13 +16,13 @@ static inline Word flags_of(const View *v, Py_ssize_t key_size) {
 }
 #define IS_ZERO(flags) ((flags).size == 1 && *(flags).at == '0')
 
-/* The size there, which is followed by the value. */
+/* The size in the reply to a get: the digits before the line ending that precedes the value. */
 static inline Word size_after(Word flags, const char *value) {
     const char *begin = flags.at + flags.size + 1;
     return (Word){begin, value - 2 - begin};
 }
 
-/* The reply to a get; the value is at most two pieces. */
+/* The parts of a reply to a get; the value consists of at most two pieces. */
 typedef struct { Word key, flags, one, two; char digits[20]; int length; } Frame;
 
 static Frame frame_of(Word key, Word flags, Word one, Word two) {

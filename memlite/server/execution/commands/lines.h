@@ -1,6 +1,6 @@
 /* Parsing of lines: words and numbers, and the value after a line. */
 
-/* Where a word ends: at the first byte that is no more than a space. */
+/* Returns the end of a word: the first space or control character. */
 static inline const char *word_end(const char *at, const char *end) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     for (; end - at >= 8; at += 8) {

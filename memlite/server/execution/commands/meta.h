@@ -28,8 +28,8 @@ static u64 read_flags(Word *flags, int count, const char *letters, const char *v
 #define HAS(seen, flag) ((seen) >> ((flag) - '@') & 1)
 #define BIT(flag) ((u64)1 << ((flag) - '@'))
 
-/* Rarely requested parts of an mg: touching and recaching, with times that are -1 if not given, and how the item had been
-used. */
+/* What an mg rarely requests: touching and recaching, with times that are -1 if absent, and how the
+item had been used before. */
 typedef struct { long long touch, recache, idle; int recache_first, fetched; } Rare;
 #define RARE (BIT('T') | BIT('N') | BIT('R') | BIT('u') | BIT('h') | BIT('l'))
 
@@ -140,7 +140,8 @@ static int meta_get(Runner *r, Word *words, int count) {
     return DONE;
 }
 
-/* The mode of an ms; -1 for one left to the counterpart. With `compared`, it is CAS. */
+/* The mode of an ms; -1 if it is left to the counterpart. If `compared` (flag C), SET and REPLACE
+become CAS. */
 static NOT_INLINE int mode_of(Word letter, int compared) {
     static const char letters[] = "SERAP";
     static const char modes[] = {SET, ADD, REPLACE, APPEND_TO, PREPEND_TO};
@@ -192,7 +193,8 @@ static int meta_set(Runner *r, Word *words, int count, const char **after, const
     return ANSWER(r, "\r\n");
 }
 
-/* Removes an item or marks it as stale: STORED; EXISTS if its cas unique differs; or an error. */
+/* Removes an item or marks it as stale. Returns STORED, EXISTS if its cas unique differs, or an
+error. */
 static int meta_remove(Runner *r, View *v, u64 seen, long long exptime, u64 compared) {
     if (HAS(seen, 'C')) {
         int done = assign(r, v, compared);
@@ -255,7 +257,8 @@ static NOT_INLINE int read_counting(Word *flags, int count, Counting *c) {
 
 static int meta_count(Runner *r, Word *words, int count) {
     Word key = words[1], *flags = words + 2;
-    /* Only for these forms, the counterpart has a shortcut, which records fewer uses where items are shared. */
+    /* The counterpart has a shortcut for these forms only; it records fewer uses of the items of a
+    shared table. */
     int usual = count == 2 || (count == 3 && IS(words[2], "v"));
     count -= 2;
     u64 seen = read_flags(flags, count, "vqkct", "ODMNJT"), number;

@@ -88,8 +88,8 @@ static int find_to_touch(Runner *r, const Word *keys, int count, const char *end
     return done == DONE ? make_room(r, room + ROOM_TO_TOUCH) : done;
 }
 
-/* Makes an item that was found before the last one looked up again; if its key comes twice, it is looked up once more, as
-it may have been replaced by then. */
+/* Makes an item that was found earlier the one that was looked up last. If its key occurs twice,
+looks it up once more, as it may have been replaced in the meantime. */
 static int return_to(Runner *r, const Word *keys, Found *found, int which) {
     if (!NAMES_LAST) return look(r, keys[which], &found[which].v);
     for (int i = 0; i < which; i++) {
@@ -126,7 +126,8 @@ static NOT_INLINE int text_gats(Runner *r, int uniques, Word *words, int count, 
         APPEND(r, "END\r\n");
         return DONE;
     }
-    /* Another process was faster: the counterpart touches all of them again, and counts that. */
+    /* Another process changed an item first: the counterpart touches all of them again, and counts
+    that. */
     r->count[N_cmd_touch] = all;
     r->count[N_touch_hits] = hits;
     r->count[N_touch_misses] = misses;

@@ -14,7 +14,8 @@ static int has_many(Runner *r) {
     return PyDict_GET_SIZE(PyList_GET_ITEM(r->dicts, several - 1)) * several >= FEW;
 }
 
-/* The hash of the line of a key: that which has been taken, or it is taken now. */
+/* The hash of a key's line: the one computed by `look_ahead` if there is one, otherwise computed
+now. */
 static Py_hash_t hash_for(Runner *r, Word key) {
     while (r->ahead_next < r->ahead_count && r->ahead[r->ahead_next].key.at <= key.at) {
         const Ahead *one = &r->ahead[r->ahead_next++];

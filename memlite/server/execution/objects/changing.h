@@ -12,7 +12,7 @@ static int count_with_room(Runner *r, View *v, Word digits, int down) {
     PyObject *wire = frame(key, flags_of(v, key.size), digits, (Word){"", 0});
     int done = v->bits & FULL ? supersede(r, v, wire, v->expires) : overwrite(r, v, wire);
     if (done != DONE) return done;
-    count_of(r, N_cmd_set, -1);  /* it is no storage command */
+    count_of(r, N_cmd_set, -1);  /* not a storage command */
     return counted(r, down);
 }
 
@@ -43,7 +43,7 @@ static int begin_count(Runner *r, View *v, Word key, u64 number, long long expti
     Word value = {digits, write_digits(digits, number)};
     v->unique = 0;
     int done = insert(r, frame(key, (Word){"0", 1}, value, (Word){"", 0}), exptime, &v->item);
-    if (done == DONE) count_of(r, N_cmd_set, -1);  /* it is no storage command */
+    if (done == DONE) count_of(r, N_cmd_set, -1);  /* not a storage command */
     return done;
 }
 
@@ -91,7 +91,8 @@ static int mark_stale(Runner *r, View *v, double expires) {
     if (renew(r, v, NULL, expires) < 0) return ERROR;
     if (Py_TYPE(v->item) != (PyTypeObject *)r->full_type && make_full(r, v, NULL, 0) < 0) return ERROR;
     if (put(v->item, &r->extra, r->stale) < 0) return ERROR;
-    /* `renew` has counted that a plain item became a full one if it expires now. */
+    /* If the item now has an expiry, `renew` has already accounted for a plain one becoming a full
+    one. */
     Py_ssize_t more = META_FLAGS_SIZE + (v->unique ? 0 : NUMBER_SIZE) + (full || expires ? 0 : FULL_MORE);
     return resize(r, v->bits, more, 1);
 }

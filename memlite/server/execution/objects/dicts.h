@@ -1,17 +1,18 @@
-/* The location of an entry in a dict. A dict looks keys up by calls that compare arbitrary objects, and does not reveal its
-own key object; here both are read directly. The layout of dicts is internal to CPython: `knows_dicts` checks it on a sample,
-and the functions below are used only if the check succeeds. Dicts are changed only by their own functions. */
+/* Finds an entry in a dict by reading the dict's memory. A lookup through the API makes calls that
+compare arbitrary objects, and does not reveal the key object in the dict. The layout of dicts is
+internal to CPython: `knows_dicts` checks it on a sample, and the functions below are used only if
+the check succeeds. Dicts are changed only through CPython's functions. */
 
-/* A dict's keys, as in Python 3.11 to 3.14 with its lock. */
+/* A dict's keys object, as in Python 3.11 to 3.14 with the GIL. */
 typedef struct {
     Py_ssize_t references;
-    uint8_t log_size, log_bytes, kind;  /* of the places; 0 for keys of any type */
+    uint8_t log_size, log_bytes, kind;  /* logarithms of sizes; `kind` is 0 for keys of any type */
     uint32_t version;
     Py_ssize_t usable, entries;
     char places[];
 } Keys;
 typedef struct { Py_hash_t hash; PyObject *key, *value; } Entry;
-enum { EMPTY = -1, REMOVED = -2 };  /* instead of the number of an entry */
+enum { EMPTY = -1, REMOVED = -2 };  /* in place of the number of an entry */
 
 #if defined Py_GIL_DISABLED || defined UNKNOWN_DICTS  /* the latter for tests */
 static int dicts_known = 0;
@@ -63,7 +64,7 @@ static inline void set_hash(PyObject *bytes, Py_hash_t hash) {
     _Py_COMP_DIAG_POP
 }
 
-/* Whether a line is that of a key. */
+/* Whether `line` is the line of `key`. */
 static inline int is_line_of(PyObject *line, Word key) {
     return PyBytes_GET_SIZE(line) == key.size + 6 && !memcmp(PyBytes_AS_STRING(line) + 4, key.at, key.size);
 }
@@ -77,7 +78,8 @@ static Py_hash_t hash_of(Word key) {
     return hash == -1 ? -2 : hash;
 }
 
-/* The entry of a key's line among those of a dict that has lines; NULL for none. */
+/* Finds the entry of a key's line, given the keys object of a dict whose keys are lines; NULL if
+there is none. */
 static inline const Entry *find_entry(const Keys *keys, Py_hash_t hash, Word key) {
     size_t mask = ((size_t)1 << keys->log_size) - 1, more = (size_t)hash, place = first_place(keys, hash);
     for (;;) {

@@ -5,7 +5,7 @@ static int total_of(Runner *r, const Gone *one, long long *total) {
     PyObject *wire = get(one->item, &r->wire);
     if (!wire) return ERROR;
     const char *at = PyBytes_AS_STRING(wire), *space = at + PyBytes_GET_SIZE(one->line), *line_end = NULL;
-    Py_ssize_t size = PyBytes_GET_SIZE(wire);  /* of a line, its key and 6 bytes; a reply has 6 bytes before its key */
+    Py_ssize_t size = PyBytes_GET_SIZE(wire);  /* line: its key and 6 bytes; a reply has 6 bytes before its key */
     if (size > 6) line_end = memchr(at, '\n', size);
     if (line_end) {
         if (one->state & FULL || space + 3 > at + size || memcmp(space, " 0 ", 3)) space = memchr(at + 6, ' ', line_end - at - 6);

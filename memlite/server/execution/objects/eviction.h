@@ -46,7 +46,8 @@ static int spare(Runner *r, PyObject *part, PyObject *line, PyObject *item, long
     return done;
 }
 
-/* See `S3Fifo._evict_small`. `size` is the number of bytes to free, and on return of bytes freed, even after an error. */
+/* See `S3Fifo._evict_small`. `size` is the number of bytes to free; on return, it is the number of
+bytes freed, even after an error. */
 static int evict_small(Runner *r, long long *size, long long *chances) {
     long long freed = 0, moved = 0, state;
     int done = DONE;

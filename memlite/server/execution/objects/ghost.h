@@ -37,7 +37,8 @@ static int find_trace(Runner *r, PyObject *line, Trace *t) {
     return done;
 }
 
-/* Whether a line was evicted lately: 1, 0, or ERROR. If so, its fingerprint is removed; see `Ghost.take`. */
+/* Whether a line was evicted recently: 1, 0, or ERROR. If so, its fingerprint is removed; see
+`Ghost.take`. */
 static int recall(Runner *r, PyObject *line) {
     Trace t = {0};
     int found = find_trace(r, line, &t) < 0 ? ERROR : 0;

@@ -70,7 +70,7 @@ static int insert(Runner *r, PyObject *wire, long long exptime, PyObject **store
     Py_XDECREF(wire);
     Py_XDECREF(item);
     if (done != DONE) return done;
-    *stored = item;  /* the table has it */
+    *stored = item;  /* borrowed from the table */
     COUNT(r, cmd_set);
     COUNT(r, total_items);
     return DONE;

@@ -1,6 +1,6 @@
-/* Items: their replies, states and sizes, and new ones. */
+/* Items: their replies, states and sizes, and the creation of new ones. */
 
-/* A new reply to a get; the value is at most two pieces. */
+/* Creates the reply to a get. */
 static PyObject *framed(const Frame *frame) {
     PyObject *wire = PyBytes_FromStringAndSize(NULL, frame_size(frame));
     if (wire) write_frame(PyBytes_AS_STRING(wire), frame);
@@ -167,7 +167,7 @@ static int make_full(Runner *r, View *v, PyObject *state, double expires) {
     int done = item && !PyDict_SetItem(dict_of(r, r->line), r->line, item) ? DONE : ERROR;
     Py_XDECREF(wire);
     Py_XDECREF(item);
-    if (done == DONE) v->item = item;  /* the table has it */
+    if (done == DONE) v->item = item;  /* borrowed from the table */
     return done;
 }
 

@@ -25,7 +25,8 @@ static int change(Runner *r, int which, long long more) {
     return DONE;
 }
 
-/* Writes changed numbers back. If memory for one is short, the change is late: it is made before the next run. */
+/* Writes changed numbers back. If memory for one cannot be allocated, its change is late: it is
+made before the next run. */
 static int settle(Runner *r) {
     int done = DONE;
     while (r->changed && done == DONE) {

@@ -50,8 +50,8 @@ static int take(Runner *r, PyObject *part) {
     return line ? DONE : ERROR;
 }
 
-/* Finds the oldest line of a queue, and its item; NULL if that had been removed, in which case its place is given up
-and the line taken from the queue. ABSENT if there is no line. */
+/* Finds the oldest line of a queue, and its item. If the item has been removed, sets `item` to
+NULL, gives up its place, and takes the line from the queue. ABSENT if there is no line. */
 static int oldest_item(Runner *r, const Field *queue, PyObject **part, PyObject **line, PyObject **item) {
     int done = oldest(r, queue, part, line);
     if (done != DONE) return done;

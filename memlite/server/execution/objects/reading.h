@@ -18,7 +18,7 @@ static int use_unnumbered(Runner *r, Word key, u64 *unique) {
 /* `get <key>*`, and `gets` if the uniques are shown. */
 static int text_get(Runner *r, const char *start, const char *at, const char *end, int uniques, const char **after) {
     struct { PyObject *item, *wire; u64 unique; } found[MOST_KEYS];
-    Word keys[MOST_KEYS];  /* of hits without a unique, in order, if uniques are shown */
+    Word keys[MOST_KEYS];  /* if uniques are shown: keys of the hits without one, in order */
     Py_ssize_t hits = 0, misses = 0, room = END_SIZE, unnumbered = 0, next = 0;
     View v;
     for (;; at++) {

@@ -15,7 +15,7 @@ static int supersede(Runner *r, View *v, PyObject *wire, double expires) {
     }
     if (done == DONE && item) {
         done = PyDict_SetItem(dict_of(r, r->line), r->line, item) ? ERROR : DONE;
-        v->item = item;  /* the table has it */
+        v->item = item;  /* borrowed from the table */
     } else if (done == DONE) {
         done = put_expiry(r, v->item, expires);
         if (done == DONE && v->unique) done = put_new(v->item, &r->extra, PyLong_FromLong(0));
@@ -44,7 +44,7 @@ static int overwrite(Runner *r, View *v, PyObject *wire) {
     return renumber(r, v);
 }
 
-/* The same, in the present reply if that has the right size and no other reference. */
+/* The same, but writes into the present reply if that has the right size and no other reference. */
 static int overwrite_with(Runner *r, View *v, const Frame *frame) {
     PyObject *state = is_alone(v->wire) && frame_size(frame) == v->size ? kept(r, v) : NULL;
     if (!state) return overwrite(r, v, framed(frame));
@@ -111,8 +111,9 @@ static int store(Runner *r, int how, View *v, Word key, Word flags, Word value, 
     return known < DONE ? known : store_known(r, how, v, known, key, flags, value, unique, exptime);
 }
 
-/* Stores like a set in general. An item that has a unique and keeps it stays the same object; otherwise, the counterpart
-drops a unique that is not `shown` to a client. */
+/* Stores like a set in general. An item that keeps having a unique stays the same object: one
+without expiry whose unique is `shown` to a client, or whose size does not change. Otherwise, the
+unique is dropped, as in the counterpart. */
 static int store_for_unique(Runner *r, View *v, int known, Word key, Word flags, Word value, long long exptime, int shown) {
     if (known == DONE && v->unique && !v->expires && !exptime && r->cas) {
         Frame frame = frame_of(key, flags, value, (Word){"", 0});

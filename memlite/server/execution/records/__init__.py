@@ -1,4 +1,4 @@
-"""Runs of commands in C on a shared table; see `memlite.server.execution.runner`."""
+"""Carries out commands in C on a shared table; see `memlite.server.execution.runner`."""
 
 import logging
 from typing import Any, Final, cast

@@ -4,7 +4,7 @@ without a lock, and stores another if the item is still the same: as in Python, 
 enum { TRIES = 4 };
 #define MOST_COPIED ((uint32_t)MOST_REPLIES / 8)  /* bytes of an item; larger ones are left to the counterpart */
 
-/* Any call into Python may take time. The table itself does not move. */
+/* Forgets the time, as a call into Python may have taken long. The table itself does not move. */
 static int follow(Runner *r) {
     r->timed = 0;
     return DONE;
@@ -53,7 +53,8 @@ static inline int is_same(Name one, Name other) { (void)one, (void)other; return
 
 static inline int was_fetched(const View *v) { return (v->seen.state & FETCHED) != 0; }
 
-/* Bytes in addition to the reply: the item may have been replaced by then. */
+/* Bytes of room in addition to the reply, as the item may be replaced by a larger one before it is
+touched. */
 #define ROOM_TO_TOUCH (MOST_COPIED + 64)
 
 /* The seconds since the last use. */
@@ -110,7 +111,7 @@ static int count_item(Runner *r, View *v, u64 delta, int down, u64 *number, int 
         if (counted < DONE) return STOP;
         int grows = counted > GROWS;
         Frame frame = frame_of(key, flags_of(v, key.size), (Word){digits, grows ? counted - GROWS : value_size(v, value_at(v))}, (Word){"", 0});
-        int how = !grows && v->seen.state & FETCHED ? STORE_FETCHED : 0;  /* it still counts as the item that was fetched */
+        int how = !grows && v->seen.state & FETCHED ? STORE_FETCHED : 0;  /* it still counts as fetched */
         if (uses || grows) how |= how ? STORE_USED_TWICE : STORE_USED;
         if (!expires) how |= STORE_EXPIRY;
         int done = write_item(r, &frame, expires ? *expires : v->expires, v->seen.unique, how, v);
@@ -126,8 +127,8 @@ static int count_item(Runner *r, View *v, u64 delta, int down, u64 *number, int 
 
 static int count_in_place(Runner *r, View *v, u64 delta, int down, u64 *number) { return count_item(r, v, delta, down, number, 0, NULL); }
 
-/* Counts as the counterpart does without a shortcut: it finds the item once more, and again to mark it as fetched. Sets
-the expiry unless that is NULL. */
+/* Counts like the counterpart without a shortcut, which looks the item up once more, and again to
+mark it as fetched. Sets the expiry unless `expires` is NULL. */
 static int count_in_general(Runner *r, View *v, u64 delta, int down, u64 *number, const double *expires) {
     return count_item(r, v, delta, down, number, 1, expires);
 }
@@ -136,7 +137,8 @@ enum { MARKS_STALE = 0, REMOVES_ON_CONDITION = 0 };  /* neither can be done in o
 static inline int mark_again(Runner *r, Word key, long long exptime) { (void)r, (void)key, (void)exptime; return STOP; }
 static inline int mark_stale(Runner *r, View *v, double expires) { (void)r, (void)v, (void)expires; return STOP; }
 
-/* Stores the first number of a key that is absent; see `_begin_count`. STOP if another process was faster. */
+/* Stores the first number of a key that is absent; see `_begin_count`. STOP if another process has
+stored an item first. */
 static int begin_count(Runner *r, View *v, Word key, u64 number, long long exptime) {
     char digits[20];
     double expires;

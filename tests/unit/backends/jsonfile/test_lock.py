@@ -11,7 +11,7 @@ from memlite.backends.jsonfile.lock import Lock
 from memlite.core.errors import StartError
 
 
-def test_only_one_holds_it(tmp_path):
+def test_only_one_server_holds_the_lock(tmp_path):
     path = tmp_path / "cache.json.lock"
     lock = Lock(path)
     lock.sign()
@@ -38,7 +38,7 @@ def test_refused_locks_leave_no_descriptors(tmp_path):
     lock.release()
 
 
-def test_a_child_does_not_inherit_it(tmp_path):
+def test_a_child_process_does_not_inherit_the_lock(tmp_path):
     path = tmp_path / "cache.json.lock"
     lock = Lock(path)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
@@ -48,18 +48,18 @@ def test_a_child_does_not_inherit_it(tmp_path):
         child.stdin.close()
 
 
-def test_a_missing_folder_is_named(tmp_path):
+def test_the_error_names_a_missing_folder(tmp_path):
     with pytest.raises(StartError, match=rf"directory {tmp_path}/none does not exist"):
         Lock(tmp_path / "none" / "cache.json.lock")
 
 
-def test_the_obstacle_is_named(tmp_path):
+def test_the_error_says_why_the_file_cannot_be_opened(tmp_path):
     (tmp_path / "cache.json.lock").mkdir()
     with pytest.raises(StartError, match=r"cache\.json\.lock: Is a directory"):
         Lock(tmp_path / "cache.json.lock")
 
 
-def test_a_full_disk_does_not_forbid_to_start(tmp_path, monkeypatch):
+def test_a_full_disk_does_not_prevent_a_start(tmp_path, monkeypatch):
     def full(descriptor, data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

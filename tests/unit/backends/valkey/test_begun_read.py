@@ -1,4 +1,4 @@
-"""Gets without a task: however they end, they return their turn and tell the reader, once."""
+"""Gets without a task: however they end, they give back their turn and notify the reader once."""
 
 import asyncio
 import contextlib
@@ -58,7 +58,7 @@ class Server:
 
 
 class Store:
-    """Access to the server, as the backend has it.
+    """The objects through which the backend accesses the server.
 
     Attributes:
         server: as above.
@@ -84,11 +84,11 @@ class Store:
 
 
 class Reader:
-    """Records what it is told.
+    """Records its notifications.
 
     Attributes:
         told: a future of the record, or of the error raised by the rest of the read.
-        count: the number of times it was told.
+        count: the number of notifications.
     """
 
     def __init__(self):
@@ -131,7 +131,7 @@ def begin(one, count):
 
 
 async def outcomes(one, readers):
-    """Return what the readers are told, each once; check that all turns are free again."""
+    """Return the outcome for each reader, notified once; check that all turns are free again."""
     async with asyncio.timeout(60):
         told = [await reader.told for reader in readers]
     assert [reader.count for reader in readers] == [1] * len(readers)
@@ -162,7 +162,7 @@ async def test_a_key_that_is_not_there(one):
     ],
     ids=["not memlite's", "refused", "not what GET returns"],
 )
-async def test_a_reply_that_is_no_record(one, reply, kind):
+async def test_a_reply_that_is_not_a_record(one, reply, kind):
     one.server.reply = reply
     told = await outcomes(one, begin(one, 10))
     assert [type(error) for error in told] == [kind] * 10
@@ -181,8 +181,8 @@ async def test_the_deadline_passes_before_there_is_a_turn(one):
     assert all(isinstance(error, StorageError) for error in await outcomes(one, readers))
 
 
-async def test_the_server_is_not_used_any_more(one):
-    """Reads without a turn are told, too, and without nested calls."""
+async def test_the_node_is_closed_while_reads_wait(one):
+    """Readers without a turn are notified too, and without nested calls."""
     one.commands._deadline = 0.05
     one.server.reply = b""
     readers = begin(one, 1_500)
@@ -190,7 +190,7 @@ async def test_the_server_is_not_used_any_more(one):
     assert all(isinstance(error, StorageError) for error in await outcomes(one, readers))
 
 
-async def test_no_server_has_the_key_any_more_when_there_is_a_turn(one):
+async def test_no_server_has_the_slot_when_a_read_gets_its_turn(one):
     one.commands._deadline = 0.3
     readers = begin(one, 10)
     one.topology.clustered, one.topology._slots = True, [None] * SLOTS

@@ -66,7 +66,7 @@ def test_changes_are_passed_on_once(fixture: Fixture) -> None:
     assert fixture.step(1) == [9]
 
 
-def test_a_store_that_is_away_for_a_lease(fixture: Fixture) -> None:
+def test_a_store_that_is_unavailable_for_a_lease(fixture: Fixture) -> None:
     assert fixture.step(1) == [7]
     fixture.store.away = True
     assert fixture.step(LEASE - 0.1) == []

@@ -1,5 +1,5 @@
-"""Simulated cluster members: whatever fails, no node serves that others consider gone, survivors
-agree, and all nodes keep their places while keys move.
+"""Simulated cluster members: whatever fails, nodes that others consider gone do not serve,
+survivors agree, and all nodes keep their places while keys move.
 """
 
 import contextlib
@@ -147,7 +147,7 @@ class Cluster:
         self.nodes = {name: Node(self.world, self.store, name, f"{name}:11211") for name in NAMES}
         self.former: list[Node] = []
         self.mover: Mover | None = None
-        self.moves = 0  # those that reached the phases in which nodes keep their places
+        self.moves = 0  # moves that reached the phases in which nodes keep their places
         self._places: tuple[str, list[str], list[str]] | None = None
         self._decoded: tuple[bytes | None, Document] = None, Document()
 
@@ -166,15 +166,15 @@ class Cluster:
             entry = document.entry(node.name)
             registration = node.member._registration
             assert registration is not None
-            assert entry is not None, f"{node.name} serves and is no member"
-            assert entry.incarnation == registration.incarnation, f"{node.name} serves for another"
+            assert entry is not None, f"{node.name} serves but is not a member"
+            assert entry.incarnation == registration.incarnation, f"{node.name} still serves"
         # While another node has its keys, a node misses changes to them.
         for node in [*self.nodes.values(), *self.former]:
             if document.entry(node.name) is None:
                 node.holds_old_items |= node.holds_items
             if node.serves:
                 node.holds_items = True
-                assert not node.holds_old_items, f"{node.name} serves what it held before"
+                assert not node.holds_old_items, f"{node.name} serves old items"
 
     def check_places(self, document: Document) -> None:
         move = document.move
@@ -207,7 +207,7 @@ class Cluster:
                 world.killed.add(node.process)
                 spare = draw.random() < 0.3
                 self.nodes[name] = Node(world, self.store, name, node.address, spare=spare)
-            case "another":  # machine gets the name while the old node may still run
+            case "another":  # another machine gets the name while the old node may still run
                 self.former.append(node)
                 self.nodes[name] = Node(world, self.store, name, f"{name}{world.now}:11211")
             case "leave":
@@ -239,7 +239,7 @@ class Cluster:
     "seed",
     [*range(FAST), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(FAST, RUNS))],
 )
-def test_no_node_serves_that_others_have_taken_for_gone(seed: int) -> None:
+def test_nodes_that_others_consider_gone_do_not_serve(seed: int) -> None:
     cluster = Cluster(seed)
     cluster.run()
     alive = [n.name for n in cluster.nodes.values() if n.process not in cluster.world.killed]
@@ -276,7 +276,7 @@ _without = Document.without
 MISTAKES: dict[str, tuple[int, Any, str, Any]] = {
     "the lease counts from the reply": (3, Lease, "renewed", _serve_on),
     "a member is removed and not fenced off": (9, Warden, "_remove", _remove_without_fencing),
-    "whoever has the name is removed": (9, Document, "without", _without_any),
+    "any process with the name is removed": (9, Document, "without", _without_any),
     "a node joins with its items": (3, Node, "_empty", _keep_items),
     "nodes are removed while keys move": (0, Document, "has_place", _without_a_place),
 }
@@ -290,4 +290,4 @@ def test_the_simulation_finds_mistakes(mistake: str, monkeypatch: pytest.MonkeyP
     with pytest.raises((AssertionError, DocumentError), match=wrong):
         # The first of these finds it today; others would if the simulation changed.
         for seed in range(first, first + 100):
-            test_no_node_serves_that_others_have_taken_for_gone(seed)
+            test_nodes_that_others_consider_gone_do_not_serve(seed)

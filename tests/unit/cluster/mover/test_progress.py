@@ -69,7 +69,7 @@ def test_a_bar(pass_time: Callable[[float], None]) -> None:
         (40, "[####--------]  40%"),
     ],
 )
-def test_figures_without_room_are_left_out(
+def test_figures_that_do_not_fit_are_left_out(
     pass_time: Callable[[float], None], monkeypatch: pytest.MonkeyPatch, columns: int, line: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -83,7 +83,7 @@ def test_figures_without_room_are_left_out(
     assert len(shown) < columns
 
 
-def test_a_step_whose_items_show_node_by_node(pass_time: Callable[[float], None]) -> None:
+def test_a_step_that_counts_items_node_by_node(pass_time: Callable[[float], None]) -> None:
     """The bar neither stalls nor moves back, however many items the nodes turn out to have."""
     stream = Terminal()
     display = progress_display(quiet=False, stream=stream)
@@ -103,9 +103,9 @@ def test_a_step_whose_items_show_node_by_node(pass_time: Callable[[float], None]
     assert shown[-2].startswith("copying [############] 100% node 2 of 2, 404 items, 50/s")
     display.begin("removing", 2)
     display.node("one", 0)
-    assert display.share() == 0.5, "there is nothing to be done at this one"
+    assert display.share() == 0.5, "the first node has nothing to remove"
     display.node("one", 10)
-    assert display.share() == 0, "it has come back, with others"
+    assert display.share() == 0, "the first node is visited again, and has items now"
 
 
 def test_earlier_progress_does_not_count_for_the_rate(
@@ -138,7 +138,7 @@ def test_quiet(pass_time: Callable[[float], None]) -> None:
     assert (display.items, display.total) == (400, 1000)
 
 
-async def test_a_rate_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_rate_limit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     waited: list[float] = []
 

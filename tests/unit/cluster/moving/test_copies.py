@@ -79,7 +79,7 @@ def test_a_copy_is_made(pair: Pair, there: bytes) -> None:
     assert (copy.value, copy.flags, copy.expires) == (item.value, item.flags, item.expires)
 
 
-def test_a_hold_is_left(pair: Pair) -> None:
+def test_a_hold_is_left_in_place(pair: Pair) -> None:
     pair.set(pair.source)
     pair.destination.handle(stand_in(HELD))
     before = dict(pair.destination.items)
@@ -120,7 +120,7 @@ def test_a_change_meanwhile_is_not_undone(pair: Pair, step: int) -> None:
     assert not pair.destination.items
 
 
-def test_an_item_is_restored_from_a_copy_where_there_is_none(pair: Pair) -> None:
+def test_a_missing_item_is_restored_from_a_copy(pair: Pair) -> None:
     pair.set(pair.source, b"value", b" F7")
     assert pair.run(restored(KEY, pair.moving())) == Moved(Outcome.MOVED, 5)
     assert pair.destination.items[KEY].value == b"value"
@@ -167,7 +167,7 @@ def test_no_stub_is_left_where_nothing_is_restored(pair: Pair, there: str) -> No
     assert not pair.destination.items
 
 
-def test_an_item_whose_stub_is_gone_is_tried_again(pair: Pair) -> None:
+def test_an_item_whose_stub_has_been_removed_is_retried(pair: Pair) -> None:
     pair.set(pair.source, b"value")
     steps = restored(KEY, pair.moving())
     asks = next(steps)

@@ -1,7 +1,7 @@
 """Moves of a key, in all interleavings of steps of proxies and movers, each of which may be killed.
 
 In every reachable state, reads and the replies that clients got must be linearizable. The search
-must find the errors of variants of the protocol that are wrong.
+must also find the errors in deliberately wrong variants of the protocol.
 """
 
 import itertools
@@ -36,7 +36,7 @@ class Clients:
         number: distinguishes it from other proxies and movers.
         access: the kind of access.
         moving: the kind of move.
-        assigns: whether nodes let cas uniques be assigned.
+        assigns: whether nodes let clients assign cas uniques.
 
     Attributes:
         attempts: how often a client tries before it gives up.
@@ -295,7 +295,7 @@ def give_up_after(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make all give up soon. A client that has completed a move needs a second attempt."""
+    """Make clients and movers give up soon; a client that completed a move tries again."""
     give_up_after(2, monkeypatch)
     monkeypatch.setattr(steps, "_MAX_ROUNDS", 4)
 
@@ -363,7 +363,7 @@ def test_two_movers_and_a_proxy(name: str, assigns: bool, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("start", STARTS)
-def test_a_proxy_does_one_thing_after_another(start: str) -> None:
+def test_a_proxy_carries_out_operations_in_a_row(start: str) -> None:
     proxy = Clients(MOVE, 1)
     done = operations(proxy, b"x")
     for one, two in [("set", "delete"), ("delete", "add"), ("append", "set")]:
@@ -433,7 +433,7 @@ def destination_gone(operation: Operation) -> Operation:
     return Operation(operation.name, steps, operation.effect)
 
 
-def going_on(start: str, phase: Phase) -> None:
+def try_without_destination(start: str, phase: Phase) -> None:
     """Try proxies that know that a destination is gone, with proxies that do not.
 
     For the latter the destination does not answer; the former have another destination, or none.
@@ -449,13 +449,13 @@ def going_on(start: str, phase: Phase) -> None:
 
 @pytest.mark.parametrize("start", ["at the source", "frozen", "nowhere", "marked"])
 @pytest.mark.parametrize("phase", [MOVE, Phase.BACK])
-def test_proxies_that_go_on_without_a_destination_and_others(start: str, phase: Phase) -> None:
-    going_on(start, phase)
+def test_proxies_that_know_the_destination_is_gone_and_others(start: str, phase: Phase) -> None:
+    try_without_destination(start, phase)
 
 
-def test_another_destination_must_have_nothing_of_the_key() -> None:
+def test_a_new_destination_must_not_hold_the_key() -> None:
     with pytest.raises(ViolationError):
-        going_on("stray", MOVE)
+        try_without_destination("stray", MOVE)
 
 
 # Wrong variants

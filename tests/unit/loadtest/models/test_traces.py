@@ -90,7 +90,7 @@ def test_times_of_periods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_trace_makes_the_workers_a_station(tmp_path: Path) -> None:
-    """Two workers that take 10 ms each, in constant time: the open queue is not random."""
+    """Two workers take a constant 10 ms for each request, so an M/M/2 queue does not fit."""
     # With constant service times and no more clients than workers, no request waits.
     measured = points("p", [Station("w", 0.01, 2)], lambda _: {"server": 1e-5}, clients=[1, 2])
     rows = []
@@ -112,7 +112,7 @@ def test_a_trace_makes_the_workers_a_station(tmp_path: Path) -> None:
     assert any("coefficient of variation is" in one and "not 1" in one for one in queue.reasons)
 
 
-def test_a_trace_of_another_time(tmp_path: Path) -> None:
+def test_a_trace_from_another_time(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     write(path, queue_rows(STARTED - 900, 1, 1, 1, [0.01] * 10))
     measured = points("p", [Station("w", 0.01)], lambda _: {"server": 0.01})
@@ -128,7 +128,7 @@ def test_a_trace_of_another_time(tmp_path: Path) -> None:
         (",".join(map(str, COLUMNS)) + "\n" + ",".join(["x"] * len(COLUMNS)), "could not convert"),
     ],
 )
-def test_files_that_are_no_traces(text: str, message: str, tmp_path: Path) -> None:
+def test_files_that_are_not_traces(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):

@@ -19,7 +19,7 @@ CLIENT = Client()
 
 
 class Executor:
-    """Records commands; answers hits of one key."""
+    """Records commands; has an item for only one key."""
 
     def __init__(self):
         self.calls = []
@@ -90,7 +90,7 @@ def test_tracing_sees_every_command_and_its_reply(instrumentation, caplog):
     assert instrumentation.active
     executor = Executor()
     handler = instrumentation.observe(executor, CLIENT)
-    assert handler.try_get(b"get there\r\n") is False  # passed on as a get
+    assert handler.try_get(b"get there\r\n") is False  # left to be executed as a get
     assert executor.calls == []
     handler.set(b"k", 0, 0, b"value", True)
     handler.quit()
@@ -103,7 +103,7 @@ def test_tracing_sees_every_command_and_its_reply(instrumentation, caplog):
 
 
 class Times:
-    """Takes the times of one client's commands."""
+    """Records the times of one client's commands."""
 
     def __init__(self, client):
         self.client = client

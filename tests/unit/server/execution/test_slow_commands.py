@@ -41,7 +41,7 @@ def test_commands_are_named_as_clients_write_them(command, arguments, name):
     assert name_of(command, arguments) == name
 
 
-def test_only_commands_of_at_least_the_threshold_are_taken():
+def test_only_commands_that_reach_the_threshold_are_logged():
     log = SlowLog(1000, Server(Config(), []).clock)
     commands = SlowCommands(log, "client")
     for nanoseconds in (999, 1000, 1001):
@@ -62,7 +62,7 @@ def slow(one):
     return [(found.command, found.key) for found in reversed(one.server.slow.stats().commands)]
 
 
-async def test_commands_on_a_backend_are_timed_until_the_reply_is_there():
+async def test_commands_on_a_backend_are_timed_until_the_reply_is_ready():
     async with serving(slow_log="20ms") as one:
         one.backend.gate.clear()
         one.send(b"get a\r\n")
@@ -76,7 +76,7 @@ async def test_commands_on_a_backend_are_timed_until_the_reply_is_there():
         assert found.client == address_of(one)
 
 
-async def test_a_client_that_is_gone_is_named():
+async def test_the_entry_names_a_client_that_has_disconnected():
     async with serving(slow_log="1us") as one:
         address = address_of(one)
         one.backend.gate.clear()
@@ -91,7 +91,7 @@ async def test_a_client_that_is_gone_is_named():
 
 
 class WithoutPeeking(SlowBackend):
-    """A backend that is asked for every read, like a bucket."""
+    """A backend that must be queried for every read, like a bucket."""
 
     peeks = False
 
@@ -101,7 +101,7 @@ class WithoutPeeking(SlowBackend):
     [(WithoutPeeking, {}), (SlowBackend, {}), (SlowBackend, {"near_cache": 2**20})],
     ids=["asked", "plain", "near"],
 )
-async def test_every_way_to_a_backend_is_timed(make, options):
+async def test_every_path_to_a_backend_is_timed(make, options):
     async with serving(make, slow_log="1us", **options) as one:
         await one.ask(b"set a 0 0 1\r\n1\r\n", b"STORED\r\n")
         await one.ask(b"get a\r\n", b"VALUE a 0 1\r\n1\r\nEND\r\n")
@@ -133,7 +133,7 @@ async def test_without_a_slow_log_reads_keep_their_fast_path():
         )
 
 
-async def test_watchers_of_slow_commands_are_told():
+async def test_watchers_are_notified_of_slow_commands():
     async with serving(slow_log="1us") as one:
         reader, writer = await asyncio.open_connection("127.0.0.1", one.server.listeners[0].port)
         writer.write(b"watch slow\r\n")

@@ -50,7 +50,7 @@ def test_metrics_without_samples_are_left_out():
 def test_histograms():
     lines = text(METRICS, full_snapshot()).splitlines()
     found = [line for line in lines if line.startswith("memlite_journal_fsync_duration_seconds")]
-    # Of 500, 1023, 1024, 80,000 and 2^40 ns.
+    # The durations are 500, 1023, 1024, 80,000 and 2^40 ns.
     name = "memlite_journal_fsync_duration_seconds"
     assert found[0] == f'{name}_bucket{{le="1.024e-06"}} 2'
     assert found[1] == f'{name}_bucket{{le="2.048e-06"}} 3'
@@ -62,7 +62,7 @@ def test_histograms():
     ]
 
 
-def test_exemplars_are_for_openmetrics_alone():
+def test_exemplars_appear_only_in_openmetrics():
     exemplar = Exemplar(SpanName(0xAB, 0xCD), 1500, 1_800_000_000_123_000_000)
     durations = Durations(1, 1500, (0, *(1,) * (len(DURATION_LIMITS) - 1)), {1: exemplar})
     found = snapshot(commands={"get": durations})
@@ -79,13 +79,13 @@ def test_openmetrics_names_families_and_units():
     assert "# TYPE memlite_network_bytes counter" in lines
     assert "# UNIT memlite_network_bytes bytes" in lines
     assert 'memlite_network_bytes_total{direction="sent"} 0' in lines
-    # A counter by the exporter, which OpenMetrics does not admit under this name.
+    # A counter of the exporter, whose name OpenMetrics does not allow for counters.
     assert "# TYPE memcached_uptime_seconds unknown" in lines
     assert lines[-1] == "# EOF"
 
 
 @pytest.mark.parametrize("openmetrics", [False, True])
-def test_every_line_is_of_the_grammar(openmetrics):
+def test_every_line_matches_the_grammar(openmetrics):
     head = r"# (HELP|TYPE|UNIT) [a-z_]+ .+"
     pair = r'[a-z_]+="[^"\n]*"'
     sample = rf"[a-z_]+(\{{{pair}(,{pair})*\}})? [0-9][0-9.e+-]*"
@@ -109,7 +109,7 @@ def test_every_line_is_of_the_grammar(openmetrics):
         ("application/openmetrics-textual", False),
     ],
 )
-def test_which_format_a_scraper_wants(accept, wanted):
+def test_the_accept_header_selects_the_format(accept, wanted):
     assert wants_openmetrics(accept) == wanted
 
 
