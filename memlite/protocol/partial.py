@@ -3,6 +3,7 @@
 from io import BytesIO
 from typing import Final
 
+from memlite.core.allocation import uninitialized_bytes
 from memlite.protocol.commands import Command
 from memlite.protocol.pieces import Pieces
 from memlite.protocol.text_table import SET_FRAMED
@@ -91,8 +92,9 @@ class PartialSet(PartialStore):
         """
         parts = (*self._begun, *self._blocks, *self._pieces)
         missing = self.missing_of_value
+        size = sum(map(len, parts)) + missing + len(_REPLY_END)
         # A BytesIO can be written to and, unlike a bytearray, yields bytes without another copy.
-        self._reserved = BytesIO(bytes(sum(map(len, parts)) + missing + len(_REPLY_END)))
+        self._reserved = BytesIO(uninitialized_bytes(size))
         memory = self._reserved.getbuffer()
         position = 0
         for part in parts:

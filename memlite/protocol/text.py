@@ -98,6 +98,7 @@ class TextParser:
         "_swallow",
         "in_command",
         "request",
+        "took_large_value",
     )
 
     def __init__(self, limits: Limits, *, keep_requests: bool = False) -> None:
@@ -117,6 +118,7 @@ class TextParser:
         self._line: bytes | bytearray = b""  # an incomplete line
         self._partial: PartialStore | None = None
         self._swallow = 0  # bytes of a refused value still to arrive
+        self.took_large_value = False  # whether `reserve` has been called
 
     @property
     def backlog(self) -> int:
@@ -155,6 +157,7 @@ class TextParser:
         """
         store = self._partial
         assert isinstance(store, PartialSet)  # noqa: S101 - the caller has checked
+        self.took_large_value = True
         return store.reserve()
 
     def take_back(self, data: bytes) -> bytes:

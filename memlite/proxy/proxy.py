@@ -212,7 +212,7 @@ class Proxy:
             instrumentation=instrumentation,
             register=self._register,
             scheduler=self.scheduler,
-            large_values=LargeValues(counters, clock, lambda continued: continued()),
+            large_values=LargeValues(counters, clock, lambda continued: continued(), intake.buffer),
             intake=intake,
             auth=self._auth,
         )

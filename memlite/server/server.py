@@ -177,10 +177,13 @@ class Server:
         )
         self.upkeep = self._make_upkeep()
         self.execution = self._make_execution()
-        self._large_values = LargeValues(
-            self.counters, self.clock, self.upkeep.sweeper.when_there_is_room
-        )
         self._intake = Intake()
+        self._large_values = LargeValues(
+            self.counters,
+            self.clock,
+            self.upkeep.sweeper.when_there_is_room,
+            self._intake.buffer,
+        )
         self._connections = self._make_connection_services()
         self._make_connection = connection or connection_type(
             self._connections.runner, self._connection_kind()

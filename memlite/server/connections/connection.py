@@ -202,9 +202,12 @@ class Connection(asyncio.Protocol):
 
     def _share_executor(self) -> None:
         """Leave all input to the runner until it declines some."""
-        shared = self._services.shared_executor
-        if shared is not None and not self._out:
-            self.executor, self._out = shared, None
+        services = self._services
+        if services.shared_executor is None or self._out:
+            return
+        self.executor, self._out = services.shared_executor, None
+        if services.shared_parser is not None and isinstance(self.parser, TextParser):
+            self.parser = services.shared_parser  # there is no incomplete input
 
     # Shown by stats conns
 
@@ -609,7 +612,7 @@ class Connection(asyncio.Protocol):
         elif self._fast_limit == self._immediate_limit:  # both are _DISABLED: it is closed
             self._enter_fast_path()
             # Without data, this may be within a command that has been a stream until now.
-            if data and self._run_commands is not None:
+            if data and self._run_commands is not None and not self._took_large_value:
                 self._share_executor()
         if waits and self.executor.full:  # a new executor if the protocol was just negotiated
             self._move(Event.FULL)
@@ -619,6 +622,11 @@ class Connection(asyncio.Protocol):
         shared = self._services.shared_parser
         if shared is not None and self.parser is shared:
             self.parser = shared.separate()
+
+    @property
+    def _took_large_value(self) -> bool:
+        """Whether the parser has just taken a large value, and is likely to take more of them."""
+        return isinstance(self.parser, TextParser) and self.parser.took_large_value
 
     def postpone(self, seconds: float) -> None:
         """Stop reading for `seconds`, then continue with the input the parser has."""
@@ -658,7 +666,11 @@ class Connection(asyncio.Protocol):
             self._run_commands = run_of(services.runs, self.dialect)
         if self.dialect.fast:
             shared = services.shared_parser
-            if shared is not None and isinstance(self.parser, TextParser):
+            if (
+                shared is not None
+                and isinstance(self.parser, TextParser)
+                and not self.parser.took_large_value
+            ):
                 self.parser = shared  # there is no incomplete input
             if not self._waits:
                 self._fast_limit = MAX_GET_LENGTH

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Final, cast
 
+from memlite.server.connections.part_reader import part_reader
+
 __all__ = ["FULL_READ", "Intake"]
 
 FULL_READ: Final = 16 * 1024
@@ -13,9 +15,6 @@ memcached reads as much (``READ_BUFFER_SIZE``); uvloop reads up to 256 KB.
 _SMALL_READ: Final = 2 * 1024
 # The input held for all clients together, in bytes, above which smaller reads are made.
 _PLENTY: Final = 4 * 1024 * 1024
-# After so many reads in a row that are carried out at once, a client counts as calm. A single one
-# tells little: the kernel often passes on a small part first.
-_CALM_READS: Final = 8
 
 
 class Intake:
@@ -40,65 +39,8 @@ class Intake:
         """
         transport.pause_reading()
         socket = cast("asyncio.Transport", transport.get_extra_info("socket_transport", transport))
-        protocol = socket.get_protocol()
-        if not isinstance(protocol, _SmallReads):
-            socket.set_protocol(_SmallReads(self, socket, cast("asyncio.Protocol", protocol)))
+        part_reader(socket, self.buffer)
 
     def buffer(self) -> memoryview:
         """Return the memory for one read, which all connections share."""
         return self._buffer if self.held < _PLENTY else self._buffer[:_SMALL_READ]
-
-
-class _SmallReads(asyncio.BufferedProtocol):
-    """Stands in for a transport's protocol and passes it the input in small parts.
-
-    Args:
-        intake: provides the memory to read into.
-        transport: the transport.
-        protocol: the protocol it stands in for.
-    """
-
-    def __init__(
-        self, intake: Intake, transport: asyncio.Transport, protocol: asyncio.Protocol
-    ) -> None:
-        self._intake = intake
-        self._transport = transport
-        self._protocol = protocol
-        self._memory = memoryview(b"")
-        self._calm_reads = 0  # in a row
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the memory to read into."""
-        self._memory = self._intake.buffer()
-        return self._memory
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Pass on the input; return the transport if the client has calmed down."""
-        full = nbytes == len(self._memory)
-        self._protocol.data_received(bytes(self._memory[:nbytes]))
-        transport = self._transport
-        if full or not transport.is_reading():
-            self._calm_reads = 0
-            return
-        self._calm_reads += 1
-        if self._calm_reads < _CALM_READS or transport.get_protocol() is not self:
-            return
-        transport.pause_reading()  # uvloop inspects the protocol only when it starts to read
-        transport.set_protocol(self._protocol)
-        transport.resume_reading()
-
-    def eof_received(self) -> bool | None:
-        """Notify the protocol."""
-        return self._protocol.eof_received()
-
-    def pause_writing(self) -> None:
-        """Notify the protocol."""
-        self._protocol.pause_writing()
-
-    def resume_writing(self) -> None:
-        """Notify the protocol."""
-        self._protocol.resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Notify the protocol."""
-        self._protocol.connection_lost(exc)

@@ -2,8 +2,9 @@
 
 enum { FREQUENCY = 3, FETCHED = 4, MAIN = 8, FULL = 16, MASK = 31, FRESH = FREQUENCY | MAIN };  /* item.py */
 /* Results of functions, including checks and lookups. ERROR: a Python exception is set. STOP: nothing was changed, and
-the counterpart in Python has to carry out the command. DONE: go on. ABSENT: there is no item. */
-enum { ERROR = -1, STOP, DONE, ABSENT };
+the counterpart in Python has to carry out the command. DONE: go on. ABSENT: there is no item. INCOMPLETE: the value has
+not arrived, and no counterpart can carry out the command either. */
+enum { ERROR = -1, STOP, DONE, ABSENT, INCOMPLETE };
 enum { LONGEST_KEY = 250, MOST_WORDS = 12, MOST_KEYS = 256, SAFE_DIGITS = 19, SMALL_OBJECT = 512 };
 /* Sizes in bytes: of a plain item with its place in a queue, of what a full item has in addition,
 of an int, and of a place in a queue. */

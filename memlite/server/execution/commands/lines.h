@@ -49,10 +49,11 @@ static int read_words(const char *at, const char *end, Word *words, int most, co
     return count;
 }
 
-/* Reads the value after a storage command's line; STOP if it is incomplete, too large, or not followed by CRLF. */
+/* Reads the value after a storage command's line; INCOMPLETE, or STOP if it is too large or not followed by CRLF. */
 static int read_value(Runner *r, Word digits, const char **after, const char *end, Word *value) {
     long long size = read_number(digits);
-    if (size < 0 || size > r->safe_size || size + 2 > end - *after) return STOP;
+    if (size < 0 || size > r->safe_size) return STOP;
+    if (size + 2 > end - *after) return INCOMPLETE;
     *value = (Word){*after, (Py_ssize_t)size};
     *after += size + 2;
     return (*after)[-2] == '\r' && (*after)[-1] == '\n' ? DONE : STOP;

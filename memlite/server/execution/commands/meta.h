@@ -174,7 +174,8 @@ static int meta_set(Runner *r, Word *words, int count, const char **after, const
     if (mode < 0 || (mode == CAS && HAS(seen, 'I'))) return STOP;  /* an older value may be stored as stale */
     View v;
     int outcome = read_value(r, words[2], after, end, &value);
-    if (outcome == DONE) outcome = store(r, count ? mode + GENERAL : mode, &v, words[1], client_flags, value, (u64)compared, exptime);
+    if (outcome != DONE) return outcome;
+    outcome = store(r, count ? mode + GENERAL : mode, &v, words[1], client_flags, value, (u64)compared, exptime);
     if (outcome < DONE || (outcome == STORED && HAS(seen, 'q'))) return outcome;
     if (outcome == STORED && HAS(seen, 'c') && assign(r, &v, 0) < 0) return ERROR;
     if (outcome == STORED) APPEND(r, "HD");

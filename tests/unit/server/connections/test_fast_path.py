@@ -76,6 +76,9 @@ class Transport:
     def is_closing(self):
         return self.closing
 
+    def is_reading(self):
+        return self.reading
+
     def pause_reading(self):
         self.reading = False
 

@@ -3,7 +3,7 @@
 import pytest
 
 from memlite.config import Config
-from memlite.server.connections.large_values import _ValueReceiver
+from memlite.server.connections.part_reader import PartReader
 from memlite.server.server import Server
 from tests.unit.server.connections.test_fast_path import Loop, Transport
 
@@ -19,16 +19,24 @@ class Peer:
         self.table = self.server.table
         self.connection = self.server.connect()
         self.transport = Transport()
+        self.transport.protocol = self.connection
         self.connection.connection_made(self.transport)
         self.connection.data_received(b"set large 0 0 %d\r\n" % SIZE)
-        receiver = self.transport.protocol
-        assert isinstance(receiver, _ValueReceiver)
+        self.reader = self.transport.protocol
+        assert isinstance(self.reader, PartReader)
         assert self.server._large_values.promised == SIZE
-        memory = receiver.get_buffer(-1)
+        memory = self.reader.get_buffer(-1)
+        assert len(memory) == SIZE
         memory[:] = b"x" * SIZE
         self.table.used += self.table.limit
         assert self.table.over
-        receiver.buffer_updated(SIZE)
+        self.reader.buffer_updated(SIZE)
+
+    def send(self, data):
+        """Send input of at most 16 KiB."""
+        memory = self.reader.get_buffer(-1)
+        memory[: len(data)] = data
+        self.reader.buffer_updated(len(data))
 
     def make_room(self):
         self.table.used -= self.table.limit
@@ -45,19 +53,18 @@ def test_nothing_more_is_read_until_there_is_room(peer):
     peer.make_room()
     assert peer.transport.reading
     assert peer.server._large_values.promised == 0
-    peer.connection.data_received(b"\r\n")
+    peer.send(b"\r\n")
     assert peer.transport.written == [b"STORED\r\n"]
     assert peer.table.get(b"large").value == b"x" * SIZE
 
 
 def test_reading_resumed_for_another_reason_reaches_the_connection(peer):
     """Examples: the peer reads replies again, or a backend has answered commands."""
-    assert peer.transport.protocol is peer.connection
     peer.connection.pause_writing()
     peer.connection.resume_writing()
     assert peer.transport.reading
     peer.table.used -= peer.table.limit
-    peer.connection.data_received(b"\r\n")
+    peer.send(b"\r\n")
     assert peer.transport.written == [b"STORED\r\n"]
     peer.loop.run()
     assert peer.server._large_values.promised == 0
@@ -71,3 +78,48 @@ def test_a_peer_that_disconnects_in_the_meantime_leaves_no_state(peer):
     assert peer.server._large_values.promised == 0
     assert peer.transport.reading is None
     assert not peer.server.register.connections
+
+
+def test_a_connection_keeps_its_parser_until_its_client_sends_something_small(peer):
+    peer.make_room()
+    peer.send(b"\r\n")
+    parser, executor = peer.connection.parser, peer.connection.executor
+    assert parser is not peer.server._connections.shared_parser
+    peer.send(b"set large 0 0 %d\r\n" % SIZE)
+    assert peer.connection.parser is parser
+    assert peer.connection.executor is executor
+    memory = peer.reader.get_buffer(-1)
+    memory[:] = b"y" * SIZE
+    peer.reader.buffer_updated(SIZE)
+    peer.send(b"\r\nget none\r\n")
+    peer.send(b"get none\r\n")
+    assert peer.transport.written == [b"STORED\r\n", b"STORED\r\nEND\r\n", b"END\r\n"]
+    assert peer.table.get(b"large").value == b"y" * SIZE
+    if peer.server._connections.shared_executor is not None:  # there is a runner
+        assert peer.connection.parser is peer.server._connections.shared_parser
+        assert peer.connection.executor is peer.server._connections.shared_executor
+
+
+def test_a_client_that_sends_only_small_commands_is_read_as_usual_again(peer):
+    peer.make_room()
+    peer.send(b"\r\n")
+    for _ in range(6):
+        peer.send(b"get none\r\n")
+    assert peer.transport.protocol is peer.reader
+    peer.send(b"get none\r\n")
+    assert peer.transport.protocol is peer.connection
+    assert peer.transport.reading
+
+
+def test_small_commands_between_large_values_do_not_add_up(peer):
+    peer.make_room()
+    peer.send(b"\r\n")
+    for _ in range(3):
+        for _ in range(6):
+            peer.send(b"get none\r\n")
+        peer.send(b"set large 0 0 %d\r\n" % SIZE)
+        memory = peer.reader.get_buffer(-1)
+        memory[:] = b"x" * SIZE
+        peer.reader.buffer_updated(SIZE)
+        peer.send(b"\r\n")
+    assert peer.transport.protocol is peer.reader
