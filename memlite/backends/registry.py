@@ -12,8 +12,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from memlite.backends.base import Backend
 from memlite.core.clock import Clock
-from memlite.core.distribution import not_installed
 from memlite.core.errors import ConfigError, StartError
+from memlite.core.package_name import not_installed
 from memlite.memory.item import Item
 
 if TYPE_CHECKING:

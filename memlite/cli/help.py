@@ -7,7 +7,7 @@ import textwrap
 from memlite.cli.subcommands import SUBCOMMANDS
 from memlite.config import EXTENDED, OPTIONS, REFUSED, Config, Option, Settings
 from memlite.core.build import describe_build
-from memlite.core.distribution import DISTRIBUTION
+from memlite.core.package_name import DISTRIBUTION
 from memlite.core.version import __version__
 
 __all__ = ["answer", "help_text"]

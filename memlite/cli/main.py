@@ -72,7 +72,7 @@ def _run_subcommand(subcommand: Subcommand, arguments: Sequence[str]) -> int:
         module = importlib.import_module(subcommand.module)
         exit_code: int = module.main(arguments)
     except ModuleNotFoundError as error:
-        from memlite.core.distribution import not_installed  # only needed for this message
+        from memlite.core.package_name import not_installed  # only needed for this message
 
         what = not_installed(error, subcommand.extra)
         raise StartError(f"{subcommand.name}: {what}") from None

@@ -19,7 +19,7 @@ from memlite.engine.sizes import SizeClasses
 from memlite.memory import FullItem, Item, Part
 from memlite.memory.item import END, FETCHED, VIEW_FROM, extended, line_of, wire_form
 from memlite.memory.shared.layout import EXPIRY, KEEP, USED
-from memlite.memory.shared.pure import PureTable, Stored
+from memlite.memory.shared.python_table import PureTable, Stored
 from memlite.protocol import replies
 from memlite.protocol.limits import item_total
 from memlite.telemetry.counters import Counters

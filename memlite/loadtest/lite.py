@@ -5,7 +5,7 @@ import argparse
 from memlite.core.errors import ConfigError
 from memlite.loadtest.workload import Workload
 
-__all__ = ["lite_set", "refuse_what_lite_lacks"]
+__all__ = ["lite_set", "refuse_unsupported_by_lite"]
 
 _OPERATIONS = {"get", "set"}
 
@@ -15,7 +15,7 @@ def lite_set(key: bytes, value: bytes) -> bytes:
     return b"set %b %d\r\n%b\r\n" % (key, len(value), value)
 
 
-def refuse_what_lite_lacks(options: argparse.Namespace, workload: Workload) -> None:
+def refuse_unsupported_by_lite(options: argparse.Namespace, workload: Workload) -> None:
     """Refuse loads that the lite dialect cannot express.
 
     Args:

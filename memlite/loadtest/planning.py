@@ -18,12 +18,12 @@ from memlite.loadtest.direct import DirectTarget
 from memlite.loadtest.experiment import Plan
 from memlite.loadtest.knee import KneeSearch
 from memlite.loadtest.levels import Level
-from memlite.loadtest.lite import refuse_what_lite_lacks
+from memlite.loadtest.lite import refuse_unsupported_by_lite
 from memlite.loadtest.options import PASSWORD_VARIABLE
 from memlite.loadtest.places import HERE, Place
 from memlite.loadtest.pool import default_workers
 from memlite.loadtest.remote.machine import Access, RemoteMachine
-from memlite.loadtest.resp import DIRECT, refuse_what_direct_lacks
+from memlite.loadtest.resp import DIRECT, refuse_unsupported_by_direct
 from memlite.loadtest.targets import (
     LaunchSettings,
     Target,
@@ -69,16 +69,16 @@ def plan_of(
     """
     workload = _workload(options)
     if options.client == "pymemcache":
-        from memlite.loadtest.clients.pymemcache import refuse_what_it_cannot
+        from memlite.loadtest.clients.pymemcache import refuse_unsupported
 
-        refuse_what_it_cannot(workload, options.rate)
+        refuse_unsupported(workload, options.rate)
         if options.command == "compare" and options.cluster:
             _refuse_cluster_of_pymemcache(options)
     if options.dialect == Dialect.LITE:
-        refuse_what_lite_lacks(options, workload)
+        refuse_unsupported_by_lite(options, workload)
     targets = _targets(options, folder, machines)
     if any(target.dialect is Dialect.RESP for target in targets):
-        refuse_what_direct_lacks(options, workload)
+        refuse_unsupported_by_direct(options, workload)
     return Plan(
         title=options.title or _title(options, workload),
         workload=workload,

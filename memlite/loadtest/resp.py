@@ -6,7 +6,7 @@ from typing import Final
 from memlite.core.errors import ConfigError
 from memlite.loadtest.workload import Workload
 
-__all__ = ["DIRECT", "PING", "PONG", "refuse_what_direct_lacks", "resp_get", "resp_set"]
+__all__ = ["DIRECT", "PING", "PONG", "refuse_unsupported_by_direct", "resp_get", "resp_set"]
 
 DIRECT: Final = "redis-direct"
 """The backend name for the store itself, without memlite in front of it."""
@@ -28,7 +28,7 @@ def resp_set(key: bytes, value: bytes) -> bytes:
     return b"%b%b\r\n" % (start, value)
 
 
-def refuse_what_direct_lacks(options: argparse.Namespace, workload: Workload) -> None:
+def refuse_unsupported_by_direct(options: argparse.Namespace, workload: Workload) -> None:
     """Refuse loads that need more than sets and gets of one key.
 
     Args:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from memlite.cluster.membership.lease import EVERYBODY_KNOWS
+from memlite.cluster.membership.lease import ALL_INFORMED
 from memlite.cluster.topology import Node as NodeAddress
 from memlite.cluster.topology import Phase, Topology
 from memlite.proxy.node import Receiver
@@ -94,7 +94,7 @@ class Handover:
         def owners(key: bytes) -> tuple[NodeAddress, ...]:
             return tuple(nodes[index] for index in find(key, count))
 
-        seconds = max(self._seconds, EVERYBODY_KNOWS) if self._copied else self._seconds
+        seconds = max(self._seconds, ALL_INFORMED) if self._copied else self._seconds
         now = self._scheduler.loop.time()
         self._owners.append(_Owners(owners, now + seconds))
         self._scheduler.call_later(seconds, self._check)

@@ -117,7 +117,7 @@ class Surroundings(Protocol):
         """Let another node serve a request while it is down; return whether one does."""
 
 
-class _Nobody:
+class _NullReceiver:
     """Discards a reply."""
 
     reads = True
@@ -285,7 +285,7 @@ class Node:
         """Stop once all requests are answered; there must be no more."""
         parting = self.returning.parting()
         if parting is not None and self._link is not None:
-            self.send(parting, _Nobody())
+            self.send(parting, _NullReceiver())
         self._retired = True
         if not self._pending:
             self.stop()

@@ -23,8 +23,8 @@ from memlite.proxy.node import Access
 from memlite.proxy.topology_file import TopologyFile
 from memlite.proxy.unread_replies import MAX_UNREAD, UnreadReplies
 from memlite.proxy.watchers import ProxyWatchers
+from memlite.server.connections.accepted import connector
 from memlite.server.connections.connection import Connection, ConnectionServices
-from memlite.server.connections.connector import connector
 from memlite.server.connections.intake import Intake
 from memlite.server.connections.large_values import LargeValues
 from memlite.server.connections.listeners import Listener

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from memlite.proxy.framing import NATIVE
-from memlite.server.connections.receiver import descriptor
+from memlite.server.connections.native_receiver import descriptor
 
 __all__ = ["HAND_OUT", "Lone", "LoneInPython", "writer_of"]
 

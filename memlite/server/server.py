@@ -18,12 +18,12 @@ from memlite.memory import ItemTable
 from memlite.memory.eviction import POLICIES
 from memlite.protocol import Limits, TextParser
 from memlite.server.administration import Administration
+from memlite.server.connections.accepted import connector
 from memlite.server.connections.connection import Connection, ConnectionServices
-from memlite.server.connections.connector import connector
 from memlite.server.connections.intake import Intake
 from memlite.server.connections.large_values import LargeValues
 from memlite.server.connections.listeners import Listener
-from memlite.server.connections.receiver import connection_type
+from memlite.server.connections.native_receiver import connection_type
 from memlite.server.connections.register import Register
 from memlite.server.execution.command_set import Executor
 from memlite.server.execution.dialects import BINARY, LITE, TEXT, Dialect
@@ -536,7 +536,7 @@ class Server:
         """Return the server's figures."""
         if self.http is not None:
             return self.http.service.snapshot()
-        from memlite.server.condition import Condition  # most servers export nothing
+        from memlite.server.readiness import Condition  # most servers export nothing
 
         stats = self.administration.stats
         condition = Condition(stats.storage, lambda: self.lifecycle.draining)

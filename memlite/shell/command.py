@@ -13,8 +13,8 @@ from typing import NoReturn
 
 from memlite.client.login import TextLogin
 from memlite.core import signals
-from memlite.core.distribution import not_installed
 from memlite.core.errors import ConfigError, StartError
+from memlite.core.package_name import not_installed
 from memlite.shell import live
 from memlite.shell.dialects import DIALECTS
 from memlite.shell.display import Display, Style

@@ -135,7 +135,7 @@ class FileBackend(Backend):
                 loaded.size,
                 loaded.crc,
                 durability=self._context.durability,
-                on_recovery=self._tell_of_recovery,
+                on_recovery=self._log_recovery,
                 on_flush_all_written=self._free_flushed,
                 on_failure=self._undo_all,
             )
@@ -385,7 +385,7 @@ class FileBackend(Backend):
             self._version += 1
             self._journal.append(delete_entry(self._version, key), key, item)
 
-    def _tell_of_recovery(self) -> None:
+    def _log_recovery(self) -> None:
         if self._complained:
             self._complained = False
             _log.warning(

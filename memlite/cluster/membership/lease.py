@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 __all__ = [
-    "EVERYBODY_KNOWS",
+    "ALL_INFORMED",
     "LEASE",
     "MARGIN",
     "MAX_DEADLINE",
@@ -30,7 +30,7 @@ MARGIN: Final = LEASE / 15
 READING: Final = LEASE / 15
 """Seconds between a proxy's readings of the cluster."""
 
-EVERYBODY_KNOWS: Final = LEASE + MARGIN
+ALL_INFORMED: Final = LEASE + MARGIN
 """Seconds after which every proxy that forwards requests knows a change of the cluster."""
 
 MAX_DEADLINE: Final = 3.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from memlite.cluster.membership.document import TOPOLOGY, Document, Entry
-from memlite.cluster.membership.lease import EVERYBODY_KNOWS, LEASE, Lease
+from memlite.cluster.membership.lease import ALL_INFORMED, LEASE, Lease
 from memlite.cluster.membership.registration import Registration, Standing, registration_name
 from memlite.cluster.membership.store import Conflict, Store, Stored
 from memlite.core.errors import MemliteError
@@ -218,7 +218,7 @@ class Member:
         now = self._lease.now()
         if self._away is None:
             self._away = now
-        if now - self._away < EVERYBODY_KNOWS:
+        if now - self._away < ALL_INFORMED:
             raise KeysMoveError("waiting until all proxies know that other nodes have taken over")
 
     def _note_place(self) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from memlite.cluster.membership.document import TOPOLOGY, Document, Moving
-from memlite.cluster.membership.lease import EVERYBODY_KNOWS, LEASE, READING
+from memlite.cluster.membership.lease import ALL_INFORMED, LEASE, READING
 from memlite.cluster.membership.moves import MoveChangedError, MoveControl
 from memlite.cluster.membership.store import Store, StoreUnavailableError
 from memlite.cluster.mover.absence import Absence
@@ -175,8 +175,8 @@ class Mover:
 
     async def _phase(self, move: Moving) -> None:
         what = f"phase {move.phase.value}"
-        self._progress.step(f"{what}: waiting {EVERYBODY_KNOWS:.0f} s until all proxies know of it")
-        await asyncio.sleep(EVERYBODY_KNOWS)
+        self._progress.step(f"{what}: waiting {ALL_INFORMED:.0f} s until all proxies know of it")
+        await asyncio.sleep(ALL_INFORMED)
         await self._read(move)
         if self._document.replicas > 1 and move.phase in _AFTER_CHANGES:
             # Proxies that know the phase may still be completing changes that they began before it.
@@ -241,9 +241,9 @@ class Mover:
         move = document.move
         assert move is not None  # noqa: S101 - the caller has checked
         self._progress.step(
-            f"waiting {EVERYBODY_KNOWS:.0f} s until all proxies know that keys are moving"
+            f"waiting {ALL_INFORMED:.0f} s until all proxies know that keys are moving"
         )
-        await asyncio.sleep(EVERYBODY_KNOWS)
+        await asyncio.sleep(ALL_INFORMED)
         self._document = document.going_on_without(names, 0)
         try:
             routes = self._routes()

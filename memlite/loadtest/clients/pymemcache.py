@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from memlite.loadtest.operations import Operation
     from memlite.loadtest.workload import Workload
 
-__all__ = ["PymemcacheClients", "refuse_what_it_cannot"]
+__all__ = ["PymemcacheClients", "refuse_unsupported"]
 
 _RETRY_SECONDS = 0.1
 _MAX_REPLY_LENGTH = 1000
 
 
-def refuse_what_it_cannot(workload: "Workload", rates: Sequence[float] | None) -> None:
+def refuse_unsupported(workload: "Workload", rates: Sequence[float] | None) -> None:
     """Refuse loads that pymemcache cannot make.
 
     Args:

@@ -2,5 +2,5 @@
 
 __all__ = ["Mapping", "MemoryFile", "SharedTable", "native"]
 
-from memlite.memory.shared.keeping import MemoryFile
 from memlite.memory.shared.mapping import Mapping, SharedTable, native
+from memlite.memory.shared.restart_file import MemoryFile

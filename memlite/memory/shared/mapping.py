@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from memlite.core.build import extension
 from memlite.core.errors import StartError
-from memlite.memory.shared import keeping
+from memlite.memory.shared import restart_file
 from memlite.memory.shared.layout import (
     FLUSH_AT,
     GONE,
@@ -28,7 +28,7 @@ from memlite.memory.shared.layout import (
     Layout,
     record_size,
 )
-from memlite.memory.shared.pure import PureTable, Stored
+from memlite.memory.shared.python_table import PureTable, Stored
 
 __all__ = ["Mapping", "SharedTable", "native"]
 
@@ -112,7 +112,7 @@ class Mapping:
 
     def __init__(
         self, size: int, item_size: int, workers: int, *, compiled: bool | None = None,
-        file: keeping.MemoryFile | None = None, now: float | None = None,
+        file: restart_file.MemoryFile | None = None, now: float | None = None,
     ) -> None:  # fmt: skip
         self.layout = Layout.of(size, item_size, workers)
         self.kept: int | None = None
@@ -126,7 +126,7 @@ class Mapping:
         self._make_table(file, time.time() if now is None else now)
         self.table.init_locks()
 
-    def _map(self, size: int, file: keeping.MemoryFile | None) -> None:
+    def _map(self, size: int, file: restart_file.MemoryFile | None) -> None:
         """Map the memory, which is all zeros or has the table that the file kept."""
         try:
             if file is None:
@@ -147,11 +147,11 @@ class Mapping:
         self._view = memoryview(self._memory)
         self._words = self._view[: size & ~7].cast("Q")
 
-    def _make_table(self, file: keeping.MemoryFile | None, now: float) -> None:
+    def _make_table(self, file: restart_file.MemoryFile | None, now: float) -> None:
         """Make the table, from the file's content or empty."""
         if self._view[0]:
             try:
-                shift, later = keeping.reopen(self._memory, self.layout, now)
+                shift, later = restart_file.reopen(self._memory, self.layout, now)
                 self.table = self._attach()
                 self.kept = self.table.recover(now, shift, later)
             except ValueError as error:
@@ -160,9 +160,9 @@ class Mapping:
             if self.refused and file is not None:
                 file.reserve(self.layout.size, clear=True)
             self.layout.write(self._view)
-            keeping.begin(self._view, now)
+            restart_file.begin(self._view, now)
             self.table = self._attach()
-        self.origin = keeping.origin_of(self._view)
+        self.origin = restart_file.origin_of(self._view)
 
     def _attach(self) -> SharedTable:
         if self._module is None:
@@ -177,7 +177,7 @@ class Mapping:
             now: the unix time by the server's clock.
         """
         self.table.attach(0)  # completes what a killed process had begun
-        keeping.close(self._memory, self.layout, now, time.time())
+        restart_file.close(self._memory, self.layout, now, time.time())
 
     def attach(self, *, compiled: bool = False) -> SharedTable:
         """Return another table on the same mapping."""

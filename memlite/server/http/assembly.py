@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 from memlite.backends import Backend
 from memlite.config import Config
 from memlite.server.admin.stats_collector import StatsCollector
-from memlite.server.condition import Condition
 from memlite.server.connections.listeners import Listener
 from memlite.server.http.access import Access, Token
 from memlite.server.http.health import Health
 from memlite.server.http.service import HttpService, HttpSources
+from memlite.server.readiness import Condition
 from memlite.telemetry.metrics.definitions import METRICS
 from memlite.telemetry.metrics.exporter_names import EXPORTER_METRICS
 from memlite.telemetry.metrics.metric import Metric

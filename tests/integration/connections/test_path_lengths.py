@@ -15,7 +15,7 @@ import pytest
 import memlite
 from memlite.config import Config
 from memlite.core.build import running_build
-from memlite.server.connections import receiver
+from memlite.server.connections import native_receiver
 from memlite.server.connections.listeners import listen_tcp
 from memlite.server.execution import runner
 from memlite.server.server import Server
@@ -121,7 +121,7 @@ async def test_a_get_from_memory(native, monkeypatch):
     if not native:
         monkeypatch.setattr(runner, "NATIVE", None)
     path = await path_of("memory://", b"set a 0 0 1\r\nx\r\n", b"STORED\r\n", b"get a\r\n", hit)
-    if native and receiver.NATIVE is not None:
+    if native and native_receiver.NATIVE is not None:
         assert path == []  # all of it is in C
     else:
         check(path, functions=1, files=1)

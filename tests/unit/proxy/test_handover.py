@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from memlite.cluster.membership.lease import EVERYBODY_KNOWS
+from memlite.cluster.membership.lease import ALL_INFORMED
 from memlite.cluster.topology import Move, Phase, Topology, parse_nodes
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.node import Access, Node, Receiver
@@ -127,7 +127,7 @@ def test_with_copies_everything_waits_as_long_as_another_proxy_may_not_know(scen
         scene.cluster.change(replace(topology_of(nodes), replicas=2))
     read = b"get %b\r\n" % key
     assert not scene.ask(key, read)
-    scene.time.passes(EVERYBODY_KNOWS - 0.1)
+    scene.time.passes(ALL_INFORMED - 0.1)
     assert not scene.sent
     scene.time.passes(0.1)
     assert scene.sent[-1] == (new, read), "the primary has the last word"

@@ -12,7 +12,7 @@ import pytest
 
 from memlite.cluster.membership.document import TOPOLOGY, Document, Entry
 from memlite.cluster.membership.encoding import DocumentError
-from memlite.cluster.membership.lease import EVERYBODY_KNOWS, LEASE, RENEWAL, Lease
+from memlite.cluster.membership.lease import ALL_INFORMED, LEASE, RENEWAL, Lease
 from memlite.cluster.membership.member import (
     Identity,
     KeysMoveError,
@@ -129,7 +129,7 @@ class Mover:
             document = await self.control.begin(self._begun)
         draw = self.world.random
         while (move := document.move) is not None:
-            await pause(EVERYBODY_KNOWS + draw.uniform(0, 30))
+            await pause(ALL_INFORMED + draw.uniform(0, 30))
             match move.phase:
                 case Phase.PREPARE:
                     document = await self.control.enter(move, Phase.MOVE)

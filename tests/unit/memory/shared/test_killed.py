@@ -27,7 +27,7 @@ from typing import Any, Protocol
 import pytest
 
 from memlite.memory.item import wire_form
-from memlite.memory.shared import Mapping, SharedTable, pure
+from memlite.memory.shared import Mapping, SharedTable
 from memlite.memory.shared.layout import (
     EVICTING,
     FREE,
@@ -96,7 +96,7 @@ def _trace(step: Callable[[], object]) -> None:
     """Call `step` before each line of pure.py."""
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
-        if frame.f_code.co_filename != pure.__file__:
+        if frame.f_code.co_filename != python_table.__file__:
             return None
         if event == "line":
             step()

@@ -13,7 +13,7 @@ import pytest
 from memlite.core.errors import StartError
 from memlite.memory.shared import Mapping, native
 from memlite.memory.shared.layout import VERSION
-from memlite.memory.shared.pure import PureTable
+from memlite.memory.shared.python_table import PureTable
 
 NAME = "memlite.memory.shared._native"
 

@@ -9,7 +9,7 @@ import pytest
 from memlite.memory.item import wire_form
 from memlite.memory.shared import Mapping, SharedTable, native, near
 from memlite.memory.shared.layout import META, ORDER_AT
-from memlite.memory.shared.pure import PureTable
+from memlite.memory.shared.python_table import PureTable
 
 SIZE = 1 << 20
 ITEM = 16 * 1024

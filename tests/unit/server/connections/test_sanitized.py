@@ -14,6 +14,6 @@ def test_input_in_c_under_sanitizers(tmp_path: Path) -> None:
     run_sanitized(
         tmp_path,
         "memlite.server.connections._native",
-        "tests/unit/server/connections/test_receiver.py",
+        "tests/unit/server/connections/test_native_receiver.py",
         "tests/unit/server/connections/test_turns.py",
     )

@@ -7,7 +7,7 @@ import pytest
 
 from memlite.config import Config
 from memlite.core.build import running_build
-from memlite.server.connections import receiver
+from memlite.server.connections import native_receiver
 from memlite.server.server import Server
 from tests.unit.server.connections.test_fast_path import Loop, Transport
 
@@ -82,7 +82,7 @@ def test_a_failure_leaves_no_input_to_other_connections(server, monkeypatch):
 
 
 needs_runner = pytest.mark.skipif(
-    receiver.NATIVE is None, reason="the modules in C are not compiled"
+    native_receiver.NATIVE is None, reason="the modules in C are not compiled"
 )
 
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from memlite.server.connections import receiver
+from memlite.server.connections import native_receiver
 from memlite.server.connections.states import State
 from tests.unit.server.connections.test_fast_path import END, K2, Client, K, Transport
 
@@ -171,7 +171,7 @@ def test_an_error_in_a_turn_does_not_affect_other_turns(client):
     assert client.written == 25 * (K + END)
 
 
-@pytest.mark.skipif(receiver.NATIVE is None, reason="the modules in C are not compiled")
+@pytest.mark.skipif(native_receiver.NATIVE is None, reason="the modules in C are not compiled")
 @pytest.mark.parametrize(
     "reads",
     [

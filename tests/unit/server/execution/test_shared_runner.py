@@ -17,7 +17,7 @@ from memlite.engine.prefixes import PrefixStats
 from memlite.memory.item import FETCHED, FREQUENCY
 from memlite.memory.shared import Mapping
 from memlite.protocol.packets import Opcode
-from memlite.server.connections import receiver
+from memlite.server.connections import native_receiver
 from memlite.server.connections.shared import SharedConnection
 from memlite.server.execution import records, runner
 from memlite.server.execution.runner import BinaryFallback
@@ -141,7 +141,7 @@ def make(board):
     return make
 
 
-@pytest.mark.skipif(receiver.NATIVE is None, reason="the module in C is not compiled")
+@pytest.mark.skipif(native_receiver.NATIVE is None, reason="the module in C is not compiled")
 @pytest.mark.parametrize("native", [True, False])
 def test_input_passes_without_the_interpreter(make, native):
     in_python = []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from memlite.core.distribution import DISTRIBUTION, not_installed
+from memlite.core.package_name import DISTRIBUTION, not_installed
 
 ROOT = Path(__file__).parents[3]
 

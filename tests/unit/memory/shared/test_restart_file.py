@@ -17,7 +17,7 @@ import pytest
 
 from memlite.core.errors import StartError
 from memlite.memory.item import wire_form
-from memlite.memory.shared import Mapping, MemoryFile, keeping, native
+from memlite.memory.shared import Mapping, MemoryFile, native, restart_file
 from memlite.memory.shared.layout import DEAD, KEPT_AT, META, PARKED_AT, REGIONS, UNNAMED
 
 SIZE = 1 << 20
@@ -56,7 +56,7 @@ def put(mapping: Mapping, number: int, value: bytes = b"x", expires: float = 0.0
 # Another process has a different hash seed; it prints the items it finds.
 LOOK = """
 import sys, time
-from tests.unit.memory.shared.test_keeping import line, opened, put
+from tests.unit.memory.shared.test_restart_file import line, opened, put
 from pathlib import Path
 with opened(Path(sys.argv[1]), compiled=sys.argv[2] == "True") as mapping:
     mapping.verify()
@@ -326,7 +326,7 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "PATIENCE", 0.0)
+    monkeypatch.setattr(restart_file, "PATIENCE", 0.0)
     with pytest.raises(StartError, match=rf"^-e: {tmp_path}: Is a directory$"):
         MemoryFile(str(tmp_path))
     with pytest.raises(StartError, match=r"missing/items: No such file or directory$"):

@@ -9,7 +9,7 @@ import pytest
 
 from memlite.config import Config
 from memlite.core.clock import Clock
-from memlite.server.connections import receiver
+from memlite.server.connections import native_receiver
 from memlite.server.connections.connection import Connection
 from memlite.server.connections.intake import FULL_READ, Intake
 from memlite.server.connections.states import State
@@ -17,7 +17,9 @@ from memlite.server.server import Server
 from memlite.telemetry.counters import Counters
 from tests.unit.server.connections.test_fast_path import Loop
 
-pytestmark = pytest.mark.skipif(receiver.NATIVE is None, reason="the modules in C are not compiled")
+pytestmark = pytest.mark.skipif(
+    native_receiver.NATIVE is None, reason="the modules in C are not compiled"
+)
 
 uvloop = pytest.importorskip("uvloop")
 
@@ -75,7 +77,9 @@ class Stub:
 
 def receiving(kind, descriptor=lambda transport: transport.sock.fileno()):
     states = State.SERVING, State.YIELDED
-    native = receiver.NATIVE.Receiver(kind, Clock, descriptor, Counters, Intake, *states, FULL_READ)
+    native = native_receiver.NATIVE.Receiver(
+        kind, Clock, descriptor, Counters, Intake, *states, FULL_READ
+    )
     return type("Receiving", (kind,), {"data_received": native})
 
 
@@ -277,7 +281,7 @@ def test_another_clock_is_asked_by_name(kind, pair):
 
 
 def test_misuse_is_an_error(kind):
-    native = receiver.NATIVE.Receiver
+    native = native_receiver.NATIVE.Receiver
     rest = (len, Counters, Intake, State.SERVING, State.YIELDED, FULL_READ)
     with pytest.raises(TypeError):
         native(Stub, Clock)
@@ -341,7 +345,7 @@ async def descriptors(family):
     with theirs:
         transport, protocol = await connect(Made, sock=ours)
         fd = transport.get_extra_info("socket").fileno()
-        known = receiver.descriptor(transport)
+        known = native_receiver.descriptor(transport)
         transport.close()
         await protocol.lost
     return fd, known
