@@ -271,7 +271,9 @@ class StoreEngine(MetaEngine):
             item = item_of(found, FullItem) if isinstance(found, Record) else found
         self._observe_present(key, item)
 
-    def get(self, key: bytes, found: Record | None, run: Callable[[], _Result]) -> bytes | _Result:
+    def reply_to_get(
+        self, key: bytes, found: Record | None, run: Callable[[], _Result]
+    ) -> bytes | _Result:
         """Carry out ``get`` for one key that has been read from the backend.
 
         A hit needs no transaction and no item: the record becomes the reply at once.

@@ -35,7 +35,7 @@ _LEAST_IN_BATCH: Final = 16
 _BATCH_SECONDS: Final = 0.1  # worth of items at the requested rate
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 # Passes over a node that may yield nothing but errors before it is given up.
-_MAX_IN_VAIN: Final = 5
+_MAX_FRUITLESS_PASSES: Final = 5
 # Three deadlines of proxies, of at most `MAX_DEADLINE` each.
 _CHANGES_ARE_OVER: Final = LEASE * 2 / 3
 _AFTER_CHANGES: Final = (Phase.GATHER, Phase.PREPARE, Phase.SPREAD)
@@ -355,7 +355,7 @@ class Mover:
             MoverError: the action fails for some of them.
         """
         total = Count()
-        for _ in range(_MAX_IN_VAIN):
+        for _ in range(_MAX_FRUITLESS_PASSES):
             total.failed = 0
             count = await self._sweep(name, wanted, action)
             if count is None:
@@ -409,7 +409,7 @@ class Mover:
     async def _move(self, routes: Routes) -> None:
         self._progress.begin("moving", len(routes.before), self._planned, self._result.items)
         for node in routes.before:
-            in_vain = 0
+            fruitless = 0
             first = True
             while True:
                 count = await self._patiently(node.name, self._pass(node.name, first=first))
@@ -421,13 +421,13 @@ class Mover:
                 if not (count.moved or count.failed or count.dropped):
                     break
                 first = False
-                in_vain = 0 if count.moved or count.dropped else in_vain + 1
-                if in_vain >= _MAX_IN_VAIN:
+                fruitless = 0 if count.moved or count.dropped else fruitless + 1
+                if fruitless >= _MAX_FRUITLESS_PASSES:
                     raise MoverError(
                         f"{items_text(count.failed)} of node {node.name} cannot be moved: "
                         f"{count.reason}; {_LATER}"
                     )
-                if in_vain:
+                if fruitless:
                     await asyncio.sleep(READING)
         await self._thaw(routes)
         if routes.replicated and self._result.lost:

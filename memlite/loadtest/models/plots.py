@@ -16,11 +16,11 @@ from memlite.loadtest.report.style import (
     TargetStyle,
     Theme,
     add_legend,
+    add_tooltips,
     label,
     load_axis,
     new_figure,
     target_styles,
-    tell,
     value_axis,
 )
 from memlite.loadtest.results import Interval
@@ -212,7 +212,7 @@ def _lines(
             label(line, style.name)
             told = [f"{style.name}, {clients} clients: {unit(value)}" for clients, value in known]
             numbers, heights = zip(*known, strict=True)
-            tell(axes, style.name, numbers, heights, told)
+            add_tooltips(axes, style.name, numbers, heights, told)
     return [styles[model.name] for model in models]
 
 
@@ -242,7 +242,7 @@ def _measured(
         linewidth=1.4,
         zorder=5,
     )
-    tell(axes, "measured", clients, [one.mean for one in values], told)
+    add_tooltips(axes, "measured", clients, [one.mean for one in values], told)
 
 
 def _value_axis(

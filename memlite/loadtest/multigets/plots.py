@@ -14,11 +14,11 @@ from memlite.loadtest.report.style import (
     TargetStyle,
     Theme,
     add_legend,
+    add_tooltips,
     label,
     load_axis,
     new_figure,
     target_styles,
-    tell,
     value_axis,
 )
 from memlite.loadtest.results import Interval
@@ -75,7 +75,7 @@ def _response(found: Sequence[Comparison]) -> Plot:
                 f"{style.name}, {size} keys: {interval_text(value, duration)}"
                 for size, value in zip(sizes, values, strict=True)
             ]
-            tell(axes, style.name, sizes, means, told)
+            add_tooltips(axes, style.name, sizes, means, told)
             drawn += [*means, *(min(value.high or 0.0, 2 * value.mean) for value in values)]
         load_axis(axes, sizes, _KEYS)
         value_axis(axes, drawn, "Mean response time", duration)
@@ -170,7 +170,7 @@ def _percentiles(found: Sequence[Comparison]) -> Plot:
                     f"{style.name}, {size} keys: {duration(value)}"
                     for size, value in zip(sizes, values, strict=True)
                 ]
-                tell(axes, style.name, sizes, values, told)
+                add_tooltips(axes, style.name, sizes, values, told)
                 drawn += values
             axes.set_title(_WAYS[index])
             load_axis(axes, sizes, _KEYS)

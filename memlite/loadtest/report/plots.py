@@ -25,11 +25,11 @@ from memlite.loadtest.report.style import (
     TargetStyle,
     Theme,
     add_legend,
+    add_tooltips,
     label,
     load_axis,
     new_figure,
     target_styles,
-    tell,
     value_axis,
 )
 from memlite.loadtest.results import Interval, Point, Results
@@ -241,7 +241,7 @@ def percentiles(data: PlotData) -> Plot | None:
                 linestyle="",
             )
             label(markers, style.name)
-            tell(
+            add_tooltips(
                 axes,
                 style.name,
                 [one_in[index] for index in marked],

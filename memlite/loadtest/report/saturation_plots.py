@@ -16,10 +16,10 @@ from memlite.loadtest.report.style import (
     TargetStyle,
     Theme,
     add_legend,
+    add_tooltips,
     label,
     load_axis,
     new_figure,
-    tell,
     value_axis,
 )
 from memlite.loadtest.sweep import Sweep, sweeps
@@ -95,7 +95,7 @@ def _draw_sweep(axes: Axes, sweep: Sweep, style: TargetStyle) -> list[float]:
         )
         label(markers, style.name)
         told = [f"{style.name}, {point_load(point)}: {grouped(value)}" for value in values]
-        tell(axes, style.name, [point.clients] * len(values), values, told)
+        add_tooltips(axes, style.name, [point.clients] * len(values), values, told)
         drawn += values
     law = sweep.law
     if law is not None:

@@ -27,6 +27,7 @@ __all__ = [
     "TargetStyle",
     "Theme",
     "add_legend",
+    "add_tooltips",
     "css_variables",
     "label",
     "load_axis",
@@ -36,7 +37,6 @@ __all__ = [
     "settings",
     "svg",
     "target_styles",
-    "tell",
     "value_axis",
 ]
 
@@ -263,7 +263,7 @@ def label(artist: Artist, series: str, tip: str = "") -> None:
     artist.set_gid(f"data-{_coded(series)}-{_coded(tip)}")
 
 
-def tell(
+def add_tooltips(
     axes: Axes, series: str, xs: Sequence[float], ys: Sequence[float], tips: Sequence[str]
 ) -> None:
     """Add tooltips at points of a drawing, for the page; nothing visible is drawn.

@@ -43,7 +43,7 @@ taken in this order: first the log's, then those of regions, one at a time. */
 #define PROBES 8  /* slots examined for a key of a later command */
 #define EVICTED_AT_MOST 65536
 #define MAPPED 65536u  /* bytes at once */
-#define HARDLY 16  /* a segment is reused at once if items take at most 1/HARDLY of it */
+#define NEARLY_EMPTY 16  /* a segment is reused at once if items take at most 1/NEARLY_EMPTY of it */
 #define STEP 512  /* bytes of its segment that a worker fills between two steps: see `ahead` */
 #define STEP_RECORDS 256  /* examined per step */
 #define STEPS_AT_MOST 16  /* at once, where a large item is stored */
@@ -383,7 +383,7 @@ static Segment *nearly_empty(Table *t) {
     for (uint32_t i = 0; i < t->header->segments; i++) {
         Segment *s = t->headers + i;
         if (peek(s->state) != SEALED || (found && peek(s->order) < peek(found->order))) continue;
-        if (peek(s->used) - gone(t, s, time) <= t->header->segment_size / HARDLY) found = s;
+        if (peek(s->used) - gone(t, s, time) <= t->header->segment_size / NEARLY_EMPTY) found = s;
     }
     if (!found) t->unlikely = t->header->segments / 256;
     return found;

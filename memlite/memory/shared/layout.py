@@ -35,7 +35,6 @@ __all__ = [
     "FLUSH_AT",
     "FREE",
     "GONE",
-    "HARDLY",
     "HEAD",
     "HEADER",
     "KEEP",
@@ -49,6 +48,7 @@ __all__ = [
     "MET_EXPIRED_UNFETCHED",
     "MET_FLUSHED",
     "MET_NONE",
+    "NEARLY_EMPTY",
     "NEVER",
     "NOBODY",
     "OPEN",
@@ -125,8 +125,8 @@ COUNTERS: Final = 16
 """Counters of dead bytes per segment: one per worker, if there are no more workers than that."""
 NEVER: Final = 0xFFFFFFFFFFFFFFFF
 """The last expiry of a segment that has an item without expiry."""
-HARDLY: Final = 16
-"""A segment is reused at once if items take at most 1/`HARDLY` of it."""
+NEARLY_EMPTY: Final = 16
+"""A segment is reused at once if items take at most 1/`NEARLY_EMPTY` of it."""
 NOBODY: Final = 0xFFFFFFFF
 """The owner of the segment that the main queue fills. While a segment is evicted, its owner field
 names the segment that its items move into; `NOBODY` if that is the main queue's."""

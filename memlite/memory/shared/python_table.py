@@ -23,7 +23,6 @@ from memlite.memory.shared.layout import (
     FLUSH_AT,
     FREE,
     GONE,
-    HARDLY,
     HEAD,
     KEEP,
     MAX_EVICTED,
@@ -31,6 +30,7 @@ from memlite.memory.shared.layout import (
     MET_EXPIRED_UNFETCHED,
     MET_FLUSHED,
     MET_NONE,
+    NEARLY_EMPTY,
     NEVER,
     NOBODY,
     OPEN,
@@ -519,7 +519,7 @@ class PureTable:
         if self._unlikely:
             self._unlikely -= 1
             return -1
-        found, few = -1, self._layout.segment_size // HARDLY
+        found, few = -1, self._layout.segment_size // NEARLY_EMPTY
         orders, now = self._wide[_ORDER::_WIDE], time.monotonic() + self.offset
         for segment, state in enumerate(self._narrow[_STATE::_NARROW]):
             if state != SEALED or (found >= 0 and orders[segment] < orders[found]):

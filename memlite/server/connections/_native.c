@@ -26,7 +26,7 @@ typedef struct {
     PyObject *other;  /* a transport type without such a socket, cached because TLS binds the receiver for each read */
     PyObject *serving, *yielded;  /* states */
     Py_ssize_t full_read;  /* bytes */
-    PyObject *carry_on, *write, *take_turn, *read_on, *is_closing, *call_together, *slow_down,
+    PyObject *serve_rest, *write, *take_turn, *resume_reading, *is_closing, *call_together, *slow_down,
         *own_executor, *share_executor;  /* names of methods */
     PyObject *next_turn, *intake, *scheduler;  /* names of other attributes */
     /* Types of transports with such sockets, and their method that returns the number of unsent bytes. */
@@ -173,7 +173,7 @@ static PyObject *receive(PyObject *bound, PyObject *const *args, size_t flags, P
         Py_ssize_t position = next_turn(r, run);
         int left = position > 0 ? end_turn(r, b, args[0], out, 0, position) : position ? -1 : 1;
         if (!left) done = Py_NewRef(Py_None);
-        else if (left > 0 && keep_list(r, connection, out) == 0) done = call_method(connection, r->carry_on, args[0]);
+        else if (left > 0 && keep_list(r, connection, out) == 0) done = call_method(connection, r->serve_rest, args[0]);
     } else if (reply && share_executor(r, connection, out) == 0 && note_activity(r, connection) == 0) {
         if (PyBytes_CheckExact(reply) && !PyBytes_GET_SIZE(reply)) done = Py_NewRef(Py_None);
         else done = send_reply(r, b, reply);
@@ -248,7 +248,7 @@ static int Receiver_init(Receiver *r, PyObject *args, PyObject *kwargs) {
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (find_field(fields[i].field, fields[i].type, fields[i].name)) return -1;
     struct { PyObject **to; const char *name; } others[] = {
-        {&r->carry_on, "_carry_on"}, {&r->write, "write"}, {&r->take_turn, "_take_turn"}, {&r->read_on, "_read_on"},
+        {&r->serve_rest, "_serve_rest"}, {&r->write, "write"}, {&r->take_turn, "_take_turn"}, {&r->resume_reading, "_resume_reading"},
         {&r->is_closing, "is_closing"}, {&r->call_together, "call_together"}, {&r->next_turn, "next_turn"},
         {&r->intake, "intake"}, {&r->scheduler, "scheduler"}, {&r->slow_down, "slow_down"},
         {&r->own_executor, "_own_executor"}, {&r->share_executor, "_share_executor"}};
@@ -292,7 +292,7 @@ static int Receiver_clear(Receiver *r) {
 static void Receiver_dealloc(Receiver *r) {
     PyObject_GC_UnTrack(r);
     Receiver_clear(r);
-    PyObject *attributes[] = {r->carry_on, r->write, r->take_turn, r->read_on, r->is_closing, r->call_together, r->next_turn,
+    PyObject *attributes[] = {r->serve_rest, r->write, r->take_turn, r->resume_reading, r->is_closing, r->call_together, r->next_turn,
                               r->intake, r->scheduler, r->slow_down, r->own_executor, r->share_executor};
     for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++) Py_XDECREF(attributes[i]);
     Field *fields[] = {&r->run, &r->out, &r->clock, &r->second, &r->last_command, &r->transport, &r->state, &r->counters,

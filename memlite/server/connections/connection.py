@@ -334,7 +334,7 @@ class Connection(asyncio.Protocol):
                 if reply:
                     self._transport.write(reply)
                 return
-            self._carry_on(data)
+            self._serve_rest(data)
             return
         counters = self._counters
         size = len(data)
@@ -374,13 +374,13 @@ class Connection(asyncio.Protocol):
             return
         if self._state is not _SERVING:
             self._keep_for_later(data)
-        elif self._services.runner is None or not self._run_again(data):
+        elif self._services.runner is None or not self._return_to_runner(data):
             self._serve(data)
 
     def _can_serve(self, item: Item) -> bool:
         return cast("FastGets", self._services.execution.fast_gets).can_serve(item)
 
-    def _run_again(self, data: bytes) -> bool:
+    def _return_to_runner(self, data: bytes) -> bool:
         """Let the runner take over from the parser, which holds an incomplete command.
 
         Otherwise, after a command that arrives in two reads, all input would be parsed in Python.
@@ -395,10 +395,10 @@ class Connection(asyncio.Protocol):
         self._enter_fast_path()
         if self._run_commands is not None:
             self._counters.bytes_read -= len(whole)  # the runner counts them again
-        self._go_on(whole, 0)
+        self._run_rest(whole, 0)
         return True
 
-    def _carry_on(self, data: bytes, begin: int = 0) -> None:
+    def _serve_rest(self, data: bytes, begin: int = 0) -> None:
         """Serve the rest of `data` that the runner, which started at `begin`, did not take."""
         services = self._services
         runner = services.runner
@@ -456,7 +456,7 @@ class Connection(asyncio.Protocol):
             self._move(Event.SHARE_USED)
             self._services.scheduler.call_together(self._next_turn)
 
-    def _go_on(self, data: bytes, begin: int) -> None:
+    def _run_rest(self, data: bytes, begin: int) -> None:
         """Pass more of `data` to the runner, or to the parser if the runner may not be used now."""
         self._enter_fast_path()
         run = self._run_commands
@@ -465,7 +465,7 @@ class Connection(asyncio.Protocol):
             return
         reply = run(data, self.out, begin)
         if reply is None:
-            self._carry_on(data, begin)
+            self._serve_rest(data, begin)
             return
         self.last_command = self._clock.second
         if reply:
@@ -729,12 +729,12 @@ class Connection(asyncio.Protocol):
         begin, self._begin = self._begin, 0
         self._hold(0)  # until the next turn ends
         if begin:
-            self._go_on(data, begin)
+            self._run_rest(data, begin)
         else:
             self._serve(data)
-        self._read_on()
+        self._resume_reading()
 
-    def _read_on(self) -> None:
+    def _resume_reading(self) -> None:
         """Resume reading after all earlier input has been served."""
         if self._state is not _SERVING or self._transport.is_closing():
             return

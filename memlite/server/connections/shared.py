@@ -79,5 +79,5 @@ class SharedConnection(PassedConnection):
                 return
         if self._state is not State.SERVING:
             self._keep_for_later(data)
-        elif self._services.runner is None or not self._run_again(data):
+        elif self._services.runner is None or not self._return_to_runner(data):
             self._serve(data)

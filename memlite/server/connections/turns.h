@@ -120,10 +120,10 @@ static PyObject *go_on(Receiver *r, Reception *b, PyObject *run, PyObject *data,
     else if (left > 0 && hold(r, connection, services, 0) == 0) {
         if (reply == Py_None) {
             PyObject *arguments[] = {connection, data, from};
-            if (keep_list(r, connection, out) == 0) done = PyObject_VectorcallMethod(r->carry_on, arguments, 3, NULL);
+            if (keep_list(r, connection, out) == 0) done = PyObject_VectorcallMethod(r->serve_rest, arguments, 3, NULL);
         } else if (note_activity(r, connection) == 0)
             done = PyBytes_CheckExact(reply) && !PyBytes_GET_SIZE(reply) ? Py_NewRef(Py_None) : send_reply(r, b, reply);
-        if (done) Py_SETREF(done, PyObject_CallMethodNoArgs(connection, r->read_on));
+        if (done) Py_SETREF(done, PyObject_CallMethodNoArgs(connection, r->resume_reading));
     }
     return_list(r, out);
     Py_XDECREF(from);

@@ -461,7 +461,7 @@ class StoreExecutor:
     def show(self, request: _Read, record: Record | None) -> None:
         """Carry out the command on the record; read again later if the reply has no room."""
         try:
-            found = self._engine.get(request.key, record, partial(self._run, request))
+            found = self._engine.reply_to_get(request.key, record, partial(self._run, request))
             reply: _Reply = ([found], None) if isinstance(found, bytes) else found
             place = self._line_up(request, reply) if len(self._queue) > 1 else None
             if place is not None:

@@ -59,22 +59,22 @@ class WorkerAdministration(Administration):
 
     def set_verbosity(self, level: int) -> None:
         """Set the log level of all workers."""
-        self._member.tell(Control.VERBOSITY, level + 1)
+        self._member.set_control(Control.VERBOSITY, level + 1)
 
     def advance_clock(self, seconds: int) -> None:
         """Move the clocks of all workers."""
         shift = self._member.board.control(Control.SHIFT)
-        self._member.tell(Control.SHIFT, shift + seconds)
+        self._member.set_control(Control.SHIFT, shift + seconds)
 
     def refresh_certificates(self) -> None:
         """Reload the certificates in all workers; see `Administration`."""
         super().refresh_certificates()  # its error is reported to the client
         board = self._member.board
-        self._member.tell(Control.RELOADS, board.control(Control.RELOADS) + 1)
+        self._member.set_control(Control.RELOADS, board.control(Control.RELOADS) + 1)
 
     def on_enable(self, enabled: bool) -> None:
         """Turn the crawler on or off in all workers."""
-        self._member.tell(Control.CRAWLER, enabled + 1)
+        self._member.set_control(Control.CRAWLER, enabled + 1)
 
     def announce_dump(self, running: bool) -> bool:
         """Announce the start or end of a dump; return False if another worker is running one."""
@@ -87,7 +87,7 @@ class WorkerAdministration(Administration):
 
     def on_detail(self, counted: bool) -> None:
         """Turn counting by prefix on or off in all workers."""
-        self._member.tell(Control.PREFIXES, counted + 1)
+        self._member.set_control(Control.PREFIXES, counted + 1)
 
     # Actions that each worker then takes
 

@@ -156,7 +156,7 @@ class Member:
 
     # Asking
 
-    def tell(self, control: Control, value: int) -> None:
+    def set_control(self, control: Control, value: int) -> None:
         """Change a control, and wait until all workers have acted on it."""
         self.board.set_control(control, value)
         self._apply()

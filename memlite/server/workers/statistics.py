@@ -259,7 +259,7 @@ class WorkerCollector(StatsCollector):
     def reset(self) -> None:
         """Reset the statistics of all workers."""
         board = self._member.board
-        self._member.tell(Control.RESETS, board.control(Control.RESETS) + 1)
+        self._member.set_control(Control.RESETS, board.control(Control.RESETS) + 1)
 
 
 _GREATEST: Final = frozenset(

@@ -27,7 +27,7 @@ from typing import Any, Protocol
 import pytest
 
 from memlite.memory.item import wire_form
-from memlite.memory.shared import Mapping, SharedTable
+from memlite.memory.shared import Mapping, SharedTable, python_table
 from memlite.memory.shared.layout import (
     EVICTING,
     FREE,
@@ -93,7 +93,7 @@ class InPython:
 
 
 def _trace(step: Callable[[], object]) -> None:
-    """Call `step` before each line of pure.py."""
+    """Call `step` before each line of python_table.py."""
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
         if frame.f_code.co_filename != python_table.__file__:

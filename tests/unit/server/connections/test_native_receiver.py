@@ -64,8 +64,8 @@ class Stub:
     def data_received(self, data):
         self.seen.append(("in Python", data))
 
-    def _carry_on(self, data):
-        self.seen.append(("carry on", data))
+    def _serve_rest(self, data):
+        self.seen.append(("serve rest", data))
 
     def _own_executor(self):
         self.seen.append(("executor for", self._out))
@@ -129,11 +129,11 @@ def test_input_left_by_the_runner_is_processed(kind):
     connection = kind(Transport(), None)
     connection._run_commands = lambda data, out: out.append(b"first")
     connection.data_received(b"stats\r\n")
-    assert connection.seen == [("executor for", [b"first"]), ("carry on", b"stats\r\n")]
+    assert connection.seen == [("executor for", [b"first"]), ("serve rest", b"stats\r\n")]
     assert connection._transport.written == []
     connection._run_commands = lambda data, out: None
     connection.data_received(b"stats\r\n")
-    assert connection.seen[2:] == [("carry on", b"stats\r\n")]
+    assert connection.seen[2:] == [("serve rest", b"stats\r\n")]
     assert connection._out == [b"first"]
 
 
@@ -250,18 +250,18 @@ def test_more_kinds_of_transports_than_are_known(pair):
     assert theirs.recv(100) == b"STORED\r\n" * 4
 
 
-@pytest.mark.parametrize("where", ["run", "_carry_on", "descriptor", "size", "write"])
+@pytest.mark.parametrize("where", ["run", "_serve_rest", "descriptor", "size", "write"])
 def test_errors_are_raised(pair, where):
     def fail(*arguments):
         raise OverflowError(where)
 
-    base = type("Base", (Stub,), {"_carry_on": fail})
+    base = type("Base", (Stub,), {"_serve_rest": fail})
     kind = receiving(base, fail if where == "descriptor" else lambda transport: pair[0].fileno())
     methods = {"get_write_buffer_size": fail} if where == "size" else {"write": fail}
     connection = kind(type("Failing", (Transport,), methods)(pair[0], unsent=1))
     if where == "run":
         connection._run_commands = fail
-    elif where == "_carry_on":
+    elif where == "_serve_rest":
         connection._run_commands = lambda data, out: None
     with pytest.raises(OverflowError, match=where):
         connection.data_received(b"get a\r\n")
