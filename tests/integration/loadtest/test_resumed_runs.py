@@ -1,4 +1,4 @@
-"""``memlite bench``: an interrupted or killed run can go on, and loses no finished repetition."""
+"""``memlite bench``: an interrupted or killed run can be resumed, and loses no finished repetition."""
 
 import signal
 import subprocess
