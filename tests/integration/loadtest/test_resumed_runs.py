@@ -1,4 +1,4 @@
-"""``memlite bench``: an interrupted or killed run can be resumed, and loses no finished repetition."""
+"""``memlite bench``: a run that was interrupted or killed can be resumed without losing results."""
 
 import signal
 import subprocess
