@@ -128,6 +128,7 @@ class BinaryParser:
         "_swallow",
         "_unfinished",
         "request",
+        "took_large_value",
     )
 
     def __init__(self, limits: Limits, *, keep_requests: bool = False) -> None:
@@ -146,6 +147,7 @@ class BinaryParser:
         self._store: BinaryRequest | None = None  # a request waiting for its value
         self._pieces: Pieces | None = None  # the part of that value that has arrived
         self._swallow = 0  # bytes of a refused value still to arrive
+        self.took_large_value = False  # whether `reserve` has been called
 
     @property
     def backlog(self) -> int:
@@ -155,18 +157,39 @@ class BinaryParser:
     @property
     def in_value(self) -> bool:
         """Whether a storage command is waiting for the rest of its value."""
-        return self._store is not None or self._swallow > 0
+        return self._pieces is not None or self._swallow > 0
 
     @property
     def in_command(self) -> bool:
         """Whether part of a command has arrived and the rest has not."""
         return self._unfinished
 
+    @property
+    def missing_of_large(self) -> int:
+        """Bytes of a value still to arrive, without the last two; see `reserve`."""
+        return 0 if self._pieces is None else self._pieces.missing_of_large
+
+    def reserve(self) -> memoryview:
+        """Return memory for `missing_of_large` bytes; see `TextParser.reserve`."""
+        assert self._pieces is not None  # noqa: S101 - the caller has checked
+        self.took_large_value = True
+        return self._pieces.reserve()
+
+    def keep_unparsed(self, part: bytes, missing: int) -> None:
+        """Keep a packet without parsing it until the missing bytes have arrived.
+
+        Args:
+            part: the packet as far as it has arrived, which must be more than its header.
+            missing: how many bytes complete it.
+        """
+        self._unfinished = True
+        self._pieces = Pieces(missing, part)
+
     def take_back(self, data: bytes) -> bytes:
         """Forget an incomplete packet that `data` completes, and return both; else return nothing.
 
         A refused value is not included. A packet that arrives a few bytes at a time and a long
-        value are left to `receive`.
+        value are left to `receive`, the latter unless `reserve` was called for it.
         """
         if self._head:
             if len(data) < HEADER or _is_partial(self._head + data, 0):
@@ -372,16 +395,18 @@ class BinaryParser:
         if self._swallow:
             return data, self._skip(self._swallow, 0, len(data))
         request, pieces = self._store, self._pieces
-        assert request is not None and pieces is not None  # noqa: S101 - nothing else is left
+        assert pieces is not None  # noqa: S101 - nothing else is left
         missing = pieces.missing
         pieces.append(data[:missing] if len(data) > missing else data)
         if pieces.missing:
             self._unfinished = True
             return b"", 0
+        self._store = self._pieces = None
+        if request is None:  # it has not been parsed
+            return pieces.head + pieces.value() + data[missing:], 0
         request.value = pieces.value()
         if self._keeps:
             self.request += request.value
-        self._store = self._pieces = None
         handler.execute(table.STORE, (request,))
         return data, missing
 

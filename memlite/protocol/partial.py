@@ -3,9 +3,8 @@
 from io import BytesIO
 from typing import Final
 
-from memlite.core.allocation import uninitialized_bytes
 from memlite.protocol.commands import Command
-from memlite.protocol.pieces import Pieces
+from memlite.protocol.pieces import Pieces, begin_memory
 from memlite.protocol.text_table import SET_FRAMED
 
 __all__ = ["PartialSet", "PartialStore"]
@@ -48,6 +47,11 @@ class PartialStore(Pieces):
 
     def framed_value(self) -> bytes | None:
         """Return the value, copied once; None if it is not followed by a line ending."""
+        if self._reserved is not None:
+            memory = self._reserved.getbuffer()
+            if bytes(memory[-len(_LINE_END) :]) != _LINE_END:
+                return None
+            return bytes(memory[len(self.head) : -len(_LINE_END)])
         pieces = self._blocks + self._pieces
         last = pieces.pop()
         if len(last) < len(_LINE_END) and pieces:
@@ -70,7 +74,7 @@ class PartialSet(PartialStore):
         begun: the part of the value that has arrived; it is not copied until the rest has, too.
     """
 
-    __slots__ = ("_begun", "_reserved")
+    __slots__ = ("_begun", "_reply")
 
     def __init__(
         self, key: bytes, flags: int, exptime: int, size: int, noreply: bool, begun: memoryview
@@ -78,12 +82,7 @@ class PartialSet(PartialStore):
         super().__init__(SET_FRAMED, (key, exptime), size, (noreply,), noreply)
         self._begun: list[bytes | memoryview] = [b"VALUE %b %d %d\r\n" % (key, flags, size), begun]
         self.missing -= len(begun)
-        self._reserved: BytesIO | None = None
-
-    @property
-    def missing_of_value(self) -> int:
-        """Bytes of the value still to arrive, without the line ending."""
-        return max(self.missing - len(_LINE_END), 0)
+        self._reply: BytesIO | None = None  # once `reserve` was called
 
     def reserve(self) -> memoryview:
         """Allocate the whole reply; return the part of it where the rest of the value belongs.
@@ -91,25 +90,18 @@ class PartialSet(PartialStore):
         The rest then counts as received.
         """
         parts = (*self._begun, *self._blocks, *self._pieces)
-        missing = self.missing_of_value
-        size = sum(map(len, parts)) + missing + len(_REPLY_END)
-        # A BytesIO can be written to and, unlike a bytearray, yields bytes without another copy.
-        self._reserved = BytesIO(uninitialized_bytes(size))
-        memory = self._reserved.getbuffer()
-        position = 0
-        for part in parts:
-            memory[position : position + len(part)] = part
-            position += len(part)
-        memory[position + missing :] = _REPLY_END
+        missing = self.missing_of_large
+        self._reply, memory = begin_memory(parts, missing, len(_REPLY_END))
+        self._reply.getbuffer()[-len(_REPLY_END) :] = _REPLY_END
         self._begun.clear()
         self._blocks.clear()
         self._pieces.clear()
         self.missing -= missing
-        return memory[position : position + missing]
+        return memory
 
     def framed_value(self) -> bytes | None:
         """Return the reply to a later get; None if the value is not followed by a line ending."""
-        if self._reserved is not None:
-            return self._reserved.getvalue() if self.value() == _LINE_END else None
+        if self._reply is not None:
+            return self._reply.getvalue() if self.value() == _LINE_END else None
         framed = b"".join((*self._begun, *self._blocks, *self._pieces, _REPLY_END[2:]))
         return framed if framed.endswith(_REPLY_END) else None

@@ -19,6 +19,7 @@ from memlite.protocol.numbers import (
     without_plus,
 )
 from memlite.protocol.partial import PartialSet, PartialStore
+from memlite.protocol.pieces import Pieces
 from memlite.protocol.store_line import MAX_FORMAT, known_rest, read_rest
 from memlite.protocol.text_table import ADMIN, BAD_CHUNK, BY_WORD, SET, TOO_LARGE
 
@@ -116,7 +117,7 @@ class TextParser:
         self._backlog = b""
         self._backlog_position = 0
         self._line: bytes | bytearray = b""  # an incomplete line
-        self._partial: PartialStore | None = None
+        self._partial: Pieces | None = None
         self._swallow = 0  # bytes of a refused value still to arrive
         self.took_large_value = False  # whether `reserve` has been called
 
@@ -132,9 +133,8 @@ class TextParser:
 
     @property
     def missing_of_large(self) -> int:
-        """Bytes of a large value still to arrive, without the line ending; see `reserve`."""
-        store = self._partial
-        return store.missing_of_value if isinstance(store, PartialSet) else 0
+        """Bytes of a value still to arrive, without the line ending; see `reserve`."""
+        return 0 if self._partial is None else self._partial.missing_of_large
 
     def separate(self) -> "TextParser":
         """Return a new parser that takes over the incomplete input of this one.
@@ -155,15 +155,25 @@ class TextParser:
 
         The caller must fill that memory before the parser receives anything else.
         """
-        store = self._partial
-        assert isinstance(store, PartialSet)  # noqa: S101 - the caller has checked
+        assert self._partial is not None  # noqa: S101 - the caller has checked
         self.took_large_value = True
-        return store.reserve()
+        return self._partial.reserve()
+
+    def keep_unparsed(self, part: bytes, missing: int) -> None:
+        """Keep a storage command without parsing it until the missing bytes have arrived.
+
+        Args:
+            part: the command as far as it has arrived, which must be more than its line.
+            missing: how many bytes complete it.
+        """
+        self.in_command = True
+        self._partial = Pieces(missing, part)
 
     def take_back(self, data: bytes) -> bytes:
         """Forget an incomplete command that `data` completes, and return both; else return nothing.
 
-        A refused value is not included. A long value is left to `receive`.
+        A refused value is not included. A long value is left to `receive`, unless `reserve` was
+        called for it.
         """
         if self._line:
             if b"\n" not in data:
@@ -473,6 +483,8 @@ class TextParser:
             self.in_command = True
             return b"", 0
         self._partial = None
+        if not isinstance(store, PartialStore):
+            return store.head + store.value() + data[missing:], 0
         value = store.framed_value()
         if value is not None and self._keeps:
             self.request += value + b"\r\n"

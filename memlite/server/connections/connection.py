@@ -40,6 +40,8 @@ _log = logging.getLogger("memlite")
 # written in batches of this size, no faster than the peer reads them, because the reply to a get of
 # a thousand large keys must not be copied as a whole.
 _MAX_JOIN: Final = 64 * 1024
+# A set of more bytes is not held for the runner. Copying as many costs as much as parsing a line.
+_MAX_COPIED: Final = 256 * 1024
 # A limit that no read meets, which disables the fast path.
 _DISABLED: Final = -1
 _SERVING: Final = State.SERVING
@@ -405,6 +407,10 @@ class Connection(asyncio.Protocol):
         assert runner is not None  # noqa: S101 - it has just run
         position = runner.position
         left = len(data) - position
+        if runner.missing and self._wait_for_value(data, position, runner.missing):
+            if not begin:
+                self._counters.bytes_read += left
+            return
         if not begin:
             self._counters.bytes_read += left
         if not left:
@@ -417,6 +423,37 @@ class Connection(asyncio.Protocol):
         else:
             rest = data[position:] if position else data
             self._serve(rest, served=runner.served, carried_out=0 if begin else position)
+
+    def _wait_for_value(self, data: bytes, position: int, missing: int) -> bool:
+        """Wait for the rest of a large value, and leave the command to the runner then.
+
+        The runner copies the value into the item. A longer value, of a `set`, is left to the
+        parser, which has the value read into the item.
+
+        Args:
+            data: the input.
+            position: where the command begins.
+            missing: how many bytes complete it.
+
+        Returns:
+            False if that is not possible.
+        """
+        services = self._services
+        size = len(data) - position + missing
+        if size > _MAX_COPIED and data.startswith(b"set ", position):
+            return False
+        if not services.large_values.accepts(missing, self._transport):
+            return False
+        self.last_command = self._clock.second
+        self._counters.until_slow_sample -= 1  # the runner starts only if at least two are left
+        if self._out:
+            self._flush()
+        self._own_parser()
+        cast("Any", self.parser).keep_unparsed(data[position:], missing)
+        self._leave_fast_path()
+        if self._state is _SERVING:
+            services.large_values.receive(self, self._transport)
+        return True
 
     def _begins_command(self, data: bytes, position: int) -> bool:
         # Only parsers of protocols that have runs are asked.
@@ -626,7 +663,7 @@ class Connection(asyncio.Protocol):
     @property
     def _took_large_value(self) -> bool:
         """Whether the parser has just taken a large value, and is likely to take more of them."""
-        return isinstance(self.parser, TextParser) and self.parser.took_large_value
+        return bool(getattr(self.parser, "took_large_value", False))
 
     def postpone(self, seconds: float) -> None:
         """Stop reading for `seconds`, then continue with the input the parser has."""

@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from memlite.core.clock import Clock
-from memlite.protocol import TextParser
 from memlite.server.connections.part_reader import part_reader
 from memlite.server.execution.dialects import Parser
 from memlite.telemetry.counters import Counters
@@ -55,21 +54,27 @@ class LargeValues:
         self.buffer = buffer
         self.promised = 0
 
-    def receive(self, connection: Receiving, transport: asyncio.Transport) -> None:
-        """Read the rest of a connection's value, if that is worthwhile.
+    def accepts(self, missing: int, transport: asyncio.Transport) -> bool:
+        """Return whether the rest of a value is to be read directly into memory.
 
-        It is not worthwhile with TLS, where decryption produces pieces anyway.
+        That is not worthwhile with TLS, where decryption produces pieces anyway.
+
+        Args:
+            missing: the bytes of the value still to arrive.
+            transport: the connection's transport.
         """
-        parser = connection.parser
-        if not isinstance(parser, TextParser):
-            return
-        missing = parser.missing_of_large
-        if (
+        return (
             missing >= _LEAST
             and self.promised + missing <= _MAX_PROMISED
             and not transport.is_closing()
             and transport.get_extra_info("sslcontext") is None
-        ):
+        )
+
+    def receive(self, connection: Receiving, transport: asyncio.Transport) -> None:
+        """Read the rest of a connection's value, if that is worthwhile."""
+        parser: Any = connection.parser
+        missing: int = getattr(parser, "missing_of_large", 0)
+        if self.accepts(missing, transport):
             self.promised += missing
             reader = part_reader(transport, self.buffer)
             reader.read_into(_Value(self, connection, transport, parser.reserve()))

@@ -24,7 +24,7 @@ objects/ or, with RECORDS, in records/. Each of those files uses the ones includ
 #include "../../core/digits.h"
 #include "../../core/slots.h"
 
-#define VERSION 6  /* of the interface: a module compiled for another version is not used */
+#define VERSION 7  /* of the interface: a module compiled for another version is not used */
 
 #include "commands/common.h"
 #ifdef RECORDS
@@ -98,7 +98,7 @@ static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int bin
     if (begin < 0 || begin > PyBytes_GET_SIZE(data))
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "the position is out of range");
     r->position = begin;
-    r->served = r->next_turn = 0;
+    r->served = r->next_turn = r->missing = 0;
     if (!PyObject_IsTrue(PyList_GET_ITEM(r->fast_read, 0))) Py_RETURN_NONE;  /* commands are observed */
     long long until = number_of(get(r->counters, &r->until));
     if (until <= 1) return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);  /* this read is sampled */
@@ -121,7 +121,10 @@ static PyObject *run(Runner *r, PyObject *const *args, Py_ssize_t count, int bin
             look_ahead(r, start + r->position, end, binary, 0);
         if (binary) {
             int whole = read_packet(start + r->position, end, &packet, &after);
-            if (!whole) break;
+            if (!whole) {
+                r->missing = missing_of_packet(r, start + r->position, end);
+                break;
+            }
             if (done == DONE) done = binary_command(r, &packet);
         } else if (done == DONE) done = text_command(r, start + r->position, end, &after);
         Py_ssize_t next = after - start;
@@ -205,6 +208,7 @@ static PyMemberDef Runner_members[] = {
     {"position", T_PYSSIZET, offsetof(Runner, position), READONLY, "where the last run ended"},
     {"served", T_PYSSIZET, offsetof(Runner, served), READONLY, "number of commands that it executed"},
     {"next_turn", T_PYSSIZET, offsetof(Runner, next_turn), READONLY, "where to begin when they were as many as in a turn"},
+    {"missing", T_PYSSIZET, offsetof(Runner, missing), READONLY, "bytes that complete the next command, if it stores a value"},
     {NULL},
 };
 static PyTypeObject RunnerType = {

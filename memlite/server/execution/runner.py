@@ -36,7 +36,7 @@ Run: TypeAlias = Callable[..., bytes | None]
 Runs: TypeAlias = tuple[tuple[Dialect, Run], ...]
 """The run of each protocol."""
 
-VERSION: Final = 6
+VERSION: Final = 7
 """The version of the interface; `_native.c` has the same."""
 
 NATIVE: Final[Any] = extension("memlite.server.execution._native", VERSION)
@@ -55,6 +55,8 @@ class Runner(Protocol):
         served: the number of commands in that run.
         next_turn: where to begin in the next turn, if the run filled a turn and enough of the next
             command has arrived; otherwise 0, though the parser may find enough.
+        missing: how many bytes complete the command at `position`, if it stores a value that may be
+            stored and has not arrived in full; otherwise 0.
     """
 
     @property
@@ -63,6 +65,8 @@ class Runner(Protocol):
     def served(self) -> int: ...  # noqa: D102
     @property
     def next_turn(self) -> int: ...  # noqa: D102
+    @property
+    def missing(self) -> int: ...  # noqa: D102
 
     def text(self, data: bytes, out: list[Part], begin: int = 0, /) -> bytes | None:
         """Carry out commands of the text protocol, at most as many as in a turn.

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
+from memlite.protocol.packets import Opcode, Status
+from tests.support.packets import HEADER, NOOP, Reply, packet, replies, store
 from tests.support.patience import patiently
 from tests.support.servers import RunningServer, Wire
 from tests.support.waiting import wait_until
@@ -58,6 +60,68 @@ def test_a_value_is_stored_however_it_is_split(
         send_in_pieces(wire, request, ends)
         reply = b"STORED\r\n" + block(b"large", value) + b"END\r\n"
         assert wire.exactly(len(reply)) == reply
+
+
+OTHER_WAYS = {
+    "add": (lambda size: b"add large 5 0 %d\r\n" % size, b"STORED\r\n"),
+    "ms": (lambda size: b"ms large %d F5 k\r\n" % size, b"HD klarge\r\n"),
+}
+
+
+@pytest.mark.parametrize("size", [64 * KILOBYTE, 300 * KILOBYTE])
+@pytest.mark.parametrize("command", OTHER_WAYS)
+def test_so_are_those_of_other_commands(server: RunningServer, command: str, size: int) -> None:
+    value = ANY_BYTES[:size]
+    line, stored = OTHER_WAYS[command]
+    with server.connect() as wire:
+        wire.ask(b"delete large\r\n")
+        for pieces in range(5):
+            start = line(size)
+            request = start + value + b"\r\nget large\r\ndelete large\r\n"
+            begin, end = len(start), len(start) + size
+            ends = [[], [begin], [begin + 1, end - 1], [begin + 1000, end], [begin, end + 1]]
+            send_in_pieces(wire, request, ends[pieces])
+            reply = stored + block(b"large", value) + b"END\r\nDELETED\r\n"
+            assert wire.exactly(len(reply)) == reply
+            # The connection still finds a bad ending, and what follows it.
+            request = start + value + b"xy" + b"get large\r\n"
+            send_in_pieces(wire, request, ends[pieces])
+            reply = b"CLIENT_ERROR bad data chunk\r\nEND\r\n"
+            assert wire.exactly(len(reply)) == reply
+
+
+@pytest.mark.parametrize("size", [64 * KILOBYTE, 300 * KILOBYTE])
+@pytest.mark.parametrize("opcode", [Opcode.SET, Opcode.ADDQ, Opcode.APPEND])
+def test_so_are_those_of_packets(server: RunningServer, opcode: Opcode, size: int) -> None:
+    value = ANY_BYTES[:size]
+    with server.connect() as wire:
+        for pieces in range(5):
+            if opcode is Opcode.APPEND:
+                prepared = store(Opcode.SET, b"large", b"", flags=5)
+                request = packet(opcode, b"large", value=value)
+            else:
+                prepared = packet(Opcode.DELETE, b"large")
+                request = store(opcode, b"large", value, flags=5)
+            wire.send(prepared + NOOP)
+            received_to_noop(wire)
+            begin, end = len(request) - size, len(request)
+            ends = [[], [begin], [begin + 1, end - 1], [begin - 1, begin + 1000], [24, end - 2]]
+            send_in_pieces(wire, request + packet(Opcode.GET, b"large") + NOOP, ends[pieces])
+            found = received_to_noop(wire)
+            assert [reply.status for reply in found] == [Status.SUCCESS] * len(found)
+            assert len(found) == (2 if opcode is Opcode.ADDQ else 3)
+            assert found[-2].value == value
+            assert found[-2].extras == struct.pack(">I", 5)
+
+
+def received_to_noop(wire: Wire) -> list[Reply]:
+    """Read replies up to that of a noop."""
+    data = bytearray()
+    while True:
+        head = wire.exactly(HEADER.size)
+        data += head + wire.exactly(HEADER.unpack(head)[6])
+        if head[1] == Opcode.NOOP:
+            return replies(bytes(data))
 
 
 @BOTH_LOOPS

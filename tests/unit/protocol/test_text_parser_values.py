@@ -71,14 +71,26 @@ def test_the_rest_of_a_large_value_may_be_read_into_place(begun, end):
     assert peer.calls[1:] == [stored if end == b"\r\n" else bad, ("get", [b"b"])]
 
 
-def test_only_large_sets_can_be_read_into_place():
+@pytest.mark.parametrize("end", [b"\r\n", b"\n\n", b"xy"])
+@pytest.mark.parametrize("begun", [[0], [1], [1000, 1, 70_000], [100_000], [100_000, 1]])
+@pytest.mark.parametrize("head", [b"add k 7 3 100000\r\n", b"ms k 100000 F7 T3\r\n"])
+def test_so_may_values_of_other_commands(head, begun, end):
+    value = bytes(range(250)) * 400
+    whole = Peer(replace(LIMITS, item_size=200_000))
+    whole.send(head + value + end + b"get b\r\n")
     peer = Peer(replace(LIMITS, item_size=200_000))
-    for command in (b"set k 0 0 60000", b"add k 0 0 100000", b"ms k 100000"):
-        peer.send(command + b"\r\n")
+    peer.send(head + value[: begun[0]])
+    position = begun[0]
+    for size in begun[1:]:
+        peer.send((value + end)[position : position + size])
+        position += size
+    if peer.parser.missing_of_large:
+        peer.parser.reserve()[:] = value[position:]
+        position = len(value)
         assert peer.parser.in_value
         assert not peer.parser.missing_of_large
-        peer.send(b"v" * int(command.split()[-1]) + b"\r\n")
-    assert len(peer.calls) == 3
+    peer.send(b"", (value + end)[position:][:1], (value + end)[position:][1:] + b"get b\r\n")
+    assert repr(peer.calls) == repr(whole.calls)
 
 
 # Values in pieces

@@ -175,6 +175,21 @@ static int read_packet(const char *start, const char *end, Packet *p, const char
     return DONE;
 }
 
+/* Returns how many bytes complete a packet that stores a value, if it is one that may be stored; else 0. */
+static Py_ssize_t missing_of_packet(Runner *r, const char *start, const char *end) {
+    if (end - start < HEADER || (unsigned char)*start != 0x80) return 0;
+    Py_ssize_t key = (Py_ssize_t)read_big(start + 2, 2), extras = (unsigned char)start[4], body = (Py_ssize_t)read_big(start + 8, 4);
+    Py_ssize_t expected;
+    switch ((unsigned char)start[1]) {
+        case OP_SET: case OP_SETQ: case OP_ADD: case OP_ADDQ: case OP_REPLACE: case OP_REPLACEQ: expected = 8; break;
+        case OP_APPEND: case OP_APPENDQ: case OP_PREPEND: case OP_PREPENDQ: expected = 0; break;
+        default: return 0;
+    }
+    if (extras != expected || key < 1 || key > LONGEST_KEY || body - key - extras > r->safe_size) return 0;
+    Py_ssize_t missing = HEADER + body - (end - start);
+    return missing > 0 ? missing : 0;
+}
+
 static int binary_command(Runner *r, const Packet *p) {
     if (p->opcode == OP_NOOP) return p->key.size ? STOP : (append_header(r, p, 0, 0, 0, 0, 0), DONE);
     if (word_end(p->key.at, p->key.at + p->key.size) != p->key.at + p->key.size) return STOP;

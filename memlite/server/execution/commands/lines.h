@@ -53,7 +53,10 @@ static int read_words(const char *at, const char *end, Word *words, int most, co
 static int read_value(Runner *r, Word digits, const char **after, const char *end, Word *value) {
     long long size = read_number(digits);
     if (size < 0 || size > r->safe_size) return STOP;
-    if (size + 2 > end - *after) return INCOMPLETE;
+    if (size + 2 > end - *after) {
+        r->missing = size + 2 - (end - *after);
+        return INCOMPLETE;
+    }
     *value = (Word){*after, (Py_ssize_t)size};
     *after += size + 2;
     return (*after)[-2] == '\r' && (*after)[-1] == '\n' ? DONE : STOP;

@@ -172,6 +172,7 @@ static int meta_set(Runner *r, Word *words, int count, const char **after, const
     }
     int mode = !count ? SET : mode_of(mode_letter, HAS(seen, 'C') != 0);
     if (mode < 0 || (mode == CAS && HAS(seen, 'I'))) return STOP;  /* an older value may be stored as stale */
+    if (words[1].size > LONGEST_KEY) return STOP;
     View v;
     int outcome = read_value(r, words[2], after, end, &value);
     if (outcome != DONE) return outcome;

@@ -19,6 +19,7 @@ static int text_store(Runner *r, enum Mode mode, Word *words, int count, const c
     if ((exptime = read_number(words[3])) < 0 || exptime > INT_MAX) return STOP;
     if (mode == CAS && (quiet || (unique = read_number(words[5])) < 0)) return STOP;
     View v;
+    if (words[1].size > LONGEST_KEY) return STOP;
     int done = read_value(r, words[4], after, end, &value);
     if (done != DONE) return done;
     int outcome = store(r, mode, &v, words[1], words[2], value, (u64)unique, exptime);

@@ -40,7 +40,7 @@ typedef struct {
     unsigned known, changed;  /* a bit for each number that has been read; for each that has to be written */
     u64 last_unique;  /* of the engine, if it is not 0 */
     char *reply;
-    Py_ssize_t reply_size, reply_room, position, served, next_turn, at_most, safe_size;
+    Py_ssize_t reply_size, reply_room, position, served, next_turn, missing, at_most, safe_size;
     double now;
     Ahead ahead[AHEAD];  /* of the next commands: from `ahead_next` on */
     Ahead absent;  /* the key that was looked up last, if there is no line */

@@ -12,7 +12,7 @@ typedef struct {
     long long count[COUNTED];  /* yet to be added to the counters */
     unsigned counted;  /* a bit for each of these that is not 0 */
     char *reply, *copy;  /* `copy`: of the item that was looked up last */
-    Py_ssize_t reply_size, reply_room, position, served, next_turn, at_most, safe_size;
+    Py_ssize_t reply_size, reply_room, position, served, next_turn, missing, at_most, safe_size;
     double now;
     long long origin;  /* the second from which uses are counted */
     Wanted key, ahead[AHEAD];  /* `ahead`: names of the next keys, from `ahead_next` on */
