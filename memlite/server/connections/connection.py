@@ -40,8 +40,8 @@ _log = logging.getLogger("memlite")
 # written in batches of this size, no faster than the peer reads them, because the reply to a get of
 # a thousand large keys must not be copied as a whole.
 _MAX_JOIN: Final = 64 * 1024
-# A set of more bytes is not held for the runner. Copying as many costs as much as parsing a line.
-_MAX_COPIED: Final = 256 * 1024
+# A longer set is not left to the runner: copying as many bytes costs as much as parsing a line.
+_MAX_COPIED: Final = 384 * 1024
 # A limit that no read meets, which disables the fast path.
 _DISABLED: Final = -1
 _SERVING: Final = State.SERVING
