@@ -172,8 +172,9 @@ class BinaryParser:
     def reserve(self) -> memoryview:
         """Return memory for `missing_of_large` bytes; see `TextParser.reserve`."""
         assert self._pieces is not None  # noqa: S101 - the caller has checked
+        memory = self._pieces.reserve()
         self.took_large_value = True
-        return self._pieces.reserve()
+        return memory
 
     def keep_unparsed(self, part: bytes, missing: int) -> None:
         """Keep a packet without parsing it until the missing bytes have arrived.
@@ -183,7 +184,7 @@ class BinaryParser:
             missing: how many bytes complete it.
         """
         self._unfinished = True
-        self._pieces = Pieces(missing, part)
+        self._pieces = Pieces(missing, part, joins=True)
 
     def take_back(self, data: bytes) -> bytes:
         """Forget an incomplete packet that `data` completes, and return both; else return nothing.

@@ -26,6 +26,7 @@ class Pieces:
     Args:
         size: the size of the value in bytes.
         head: the bytes before it, for `whole`.
+        joins: whether `whole` is worthwhile even if the value is long.
 
     Attributes:
         head: as above.
@@ -34,10 +35,10 @@ class Pieces:
 
     __slots__ = ("_blocks", "_long", "_loose", "_pieces", "_reserved", "head", "missing")
 
-    def __init__(self, size: int, head: bytes = b"") -> None:
+    def __init__(self, size: int, head: bytes = b"", *, joins: bool = False) -> None:
         self.missing = size
         self.head = head
-        self._long = size >= _LONG
+        self._long = size >= _LONG and not joins
         self._blocks: list[bytes] = []
         self._pieces: list[bytes] = []
         self._loose = 0  # bytes in pieces

@@ -156,8 +156,9 @@ class TextParser:
         The caller must fill that memory before the parser receives anything else.
         """
         assert self._partial is not None  # noqa: S101 - the caller has checked
+        memory = self._partial.reserve()
         self.took_large_value = True
-        return self._partial.reserve()
+        return memory
 
     def keep_unparsed(self, part: bytes, missing: int) -> None:
         """Keep a storage command without parsing it until the missing bytes have arrived.
@@ -167,7 +168,7 @@ class TextParser:
             missing: how many bytes complete it.
         """
         self.in_command = True
-        self._partial = Pieces(missing, part)
+        self._partial = Pieces(missing, part, joins=True)
 
     def take_back(self, data: bytes) -> bytes:
         """Forget an incomplete command that `data` completes, and return both; else return nothing.

@@ -425,10 +425,10 @@ class Connection(asyncio.Protocol):
             self._serve(rest, served=runner.served, carried_out=0 if begin else position)
 
     def _wait_for_value(self, data: bytes, position: int, missing: int) -> bool:
-        """Wait for the rest of a large value, and leave the command to the runner then.
+        """Wait for the rest of a value, and leave the command to the runner then.
 
-        The runner copies the value into the item. A longer value, of a `set`, is left to the
-        parser, which has the value read into the item.
+        The runner copies the value into the item. A long one, of a `set`, is left to the parser,
+        which has it read into the item.
 
         Args:
             data: the input.
@@ -436,13 +436,10 @@ class Connection(asyncio.Protocol):
             missing: how many bytes complete it.
 
         Returns:
-            False if that is not possible.
+            Whether the runner will carry it out.
         """
-        services = self._services
         size = len(data) - position + missing
         if size > _MAX_COPIED and data.startswith(b"set ", position):
-            return False
-        if not services.large_values.accepts(missing, self._transport):
             return False
         self.last_command = self._clock.second
         self._counters.until_slow_sample -= 1  # the runner starts only if at least two are left
@@ -452,7 +449,7 @@ class Connection(asyncio.Protocol):
         cast("Any", self.parser).keep_unparsed(data[position:], missing)
         self._leave_fast_path()
         if self._state is _SERVING:
-            services.large_values.receive(self, self._transport)
+            self._services.large_values.receive(self, self._transport)
         return True
 
     def _begins_command(self, data: bytes, position: int) -> bool:

@@ -39,7 +39,7 @@ class Intake:
         """
         transport.pause_reading()
         socket = cast("asyncio.Transport", transport.get_extra_info("socket_transport", transport))
-        part_reader(socket, self.buffer)
+        part_reader(socket, self.buffer).slow_down()
 
     def buffer(self) -> memoryview:
         """Return the memory for one read, which all connections share."""

@@ -54,30 +54,23 @@ class LargeValues:
         self.buffer = buffer
         self.promised = 0
 
-    def accepts(self, missing: int, transport: asyncio.Transport) -> bool:
-        """Return whether the rest of a value is to be read directly into memory.
+    def receive(self, connection: Receiving, transport: asyncio.Transport) -> None:
+        """Read the rest of a connection's value, if that is worthwhile.
 
-        That is not worthwhile with TLS, where decryption produces pieces anyway.
-
-        Args:
-            missing: the bytes of the value still to arrive.
-            transport: the connection's transport.
+        It is not worthwhile with TLS, where decryption produces pieces anyway.
         """
-        return (
+        parser: Any = connection.parser
+        missing: int = getattr(parser, "missing_of_large", 0)
+        if (
             missing >= _LEAST
             and self.promised + missing <= _MAX_PROMISED
             and not transport.is_closing()
             and transport.get_extra_info("sslcontext") is None
-        )
-
-    def receive(self, connection: Receiving, transport: asyncio.Transport) -> None:
-        """Read the rest of a connection's value, if that is worthwhile."""
-        parser: Any = connection.parser
-        missing: int = getattr(parser, "missing_of_large", 0)
-        if self.accepts(missing, transport):
+        ):
+            memory = parser.reserve()
             self.promised += missing
             reader = part_reader(transport, self.buffer)
-            reader.read_into(_Value(self, connection, transport, parser.reserve()))
+            reader.read_into(_Value(self, connection, transport, memory))
 
 
 class _Value:

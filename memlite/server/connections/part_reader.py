@@ -9,6 +9,11 @@ __all__ = ["Destination", "PartReader", "part_reader"]
 # After so many reads in a row that do not fill the memory, a client counts as calm. A single one
 # tells little: the kernel often passes on a small part first.
 _CALM_READS: Final = 8
+# Reading the beginning of the next value in a small part saves copies if the value is as long as
+# the last one, and that one filled at least so many bytes of its destination. Otherwise the
+# transport reads faster by itself, up to 256 KiB at a time: then the first value lacks less.
+_WORTHWHILE: Final = 320 * 1024
+_WORTHWHILE_AT_FIRST: Final = 128 * 1024
 
 
 class Destination(Protocol):
@@ -30,7 +35,7 @@ class Destination(Protocol):
 
 
 class PartReader(asyncio.BufferedProtocol):
-    """Stands in for a transport's protocol, as long as the client sends more than small commands.
+    """Stands in for a transport's protocol while its client sends long values or too much.
 
     Args:
         buffer: returns the memory for the next read, which may be shared.
@@ -49,11 +54,19 @@ class PartReader(asyncio.BufferedProtocol):
         self._protocol = protocol
         self._memory = memoryview(b"")
         self._destination: Destination | None = None
+        self._size = 0  # of the destination
+        self._worthwhile = _WORTHWHILE_AT_FIRST
+        self._slow = False  # whether the client is to be slowed down
         self._calm_reads = 0  # in a row
 
     def read_into(self, destination: Destination) -> None:
         """Read the next input directly into `destination` until it is full."""
         self._destination = destination
+        self._size = len(destination.memory)
+
+    def slow_down(self) -> None:
+        """Read in small parts until the client sends no more than can be carried out."""
+        self._slow = True
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the memory to read into."""
@@ -64,21 +77,31 @@ class PartReader(asyncio.BufferedProtocol):
         return memory
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Pass on the input; return the transport if the client has calmed down."""
+        """Pass on the input; return the transport if reading in parts is of no use any more."""
         destination = self._destination
         if destination is not None:
             if destination.filled(nbytes):
                 self._destination = None
+                if self._size < self._worthwhile and not self._slow:
+                    self._return()
+                self._worthwhile = _WORTHWHILE
             return
         full = nbytes == len(self._memory)
         self._protocol.data_received(bytes(self._memory[:nbytes]))
         transport = self._transport
-        if full or self._destination is not None or not transport.is_reading():
+        if self._destination is not None or not transport.is_reading() or (full and self._slow):
             self._calm_reads = 0
             return
         self._calm_reads += 1
-        if self._calm_reads >= _CALM_READS and transport.get_protocol() is self:
-            _switch_protocol(transport, self._protocol)
+        if (
+            full or self._calm_reads >= _CALM_READS
+        ):  # full: the client sends more, but no long value
+            self._return()
+
+    def _return(self) -> None:
+        """Return the transport to the protocol."""
+        if self._transport.get_protocol() is self:
+            _switch_protocol(self._transport, self._protocol)
 
     def eof_received(self) -> bool | None:
         """Notify the protocol."""

@@ -1,13 +1,16 @@
 """A connection that has received a large value waits for room before it reads on; no loop runs."""
 
+import sys
+
 import pytest
 
 from memlite.config import Config
+from memlite.protocol import pieces
 from memlite.server.connections.part_reader import PartReader
 from memlite.server.server import Server
 from tests.unit.server.connections.test_fast_path import Loop, Transport
 
-SIZE = 200_000
+SIZE = 400_000
 
 
 class Peer:
@@ -123,3 +126,44 @@ def test_small_commands_between_large_values_do_not_add_up(peer):
         peer.reader.buffer_updated(SIZE)
         peer.send(b"\r\n")
     assert peer.transport.protocol is peer.reader
+
+
+def receive_value(peer, size):
+    peer.send(b"set large 0 0 %d\r\n" % size)
+    memory = peer.reader.get_buffer(-1)
+    memory[:] = b"x" * size
+    peer.reader.buffer_updated(size)
+
+
+def test_after_a_shorter_value_a_client_is_read_as_usual_again(peer):
+    peer.make_room()
+    peer.send(b"\r\n")
+    receive_value(peer, SIZE)
+    peer.send(b"\r\n")
+    assert peer.transport.protocol is peer.reader
+    receive_value(peer, 200_000)
+    assert peer.transport.protocol is peer.connection
+    assert peer.transport.reading
+    peer.connection.data_received(b"\r\n")
+    assert peer.transport.written == [b"STORED\r\n"] * 3
+
+
+def test_after_a_full_read_without_a_long_value_a_client_is_read_as_usual_again(peer):
+    peer.make_room()
+    peer.send(b"\r\n")
+    assert peer.transport.protocol is peer.reader
+    peer.send((b"set small 0 0 16500\r\n" + b"x" * 16_384)[: 16 * 1024])
+    assert peer.transport.protocol is peer.connection
+
+
+def test_without_memory_nothing_is_counted_as_promised(monkeypatch):
+    server = Server(Config(), [])
+    server.scheduler.loop = Loop()
+    connection = server.connect()
+    transport = Transport()
+    transport.protocol = connection
+    connection.connection_made(transport)
+    monkeypatch.setattr(pieces, "uninitialized_bytes", lambda size: bytearray(sys.maxsize))
+    with pytest.raises((MemoryError, OverflowError)):
+        connection.data_received(b"set large 0 0 %d\r\n" % SIZE)
+    assert server._large_values.promised == 0
