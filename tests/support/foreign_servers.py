@@ -1,4 +1,4 @@
-"""Servers that do not speak memcached's protocol, as clients may connect to one by mistake."""
+"""Servers that do not speak memcached's protocol, to which clients may connect by mistake."""
 
 import contextlib
 import socket

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 __all__ = ["Law"]
 
 _SPREAD = 0.5  # maximum deviation of a round from the mean, as a share of the mean
-_PAUSE = 0.5  # after so many seconds without a round, no delay is made up for
+_PAUSE = 0.5  # after this many seconds without a round, delays are no longer made up for
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tests.support.servers import RunningServer, Wire, running
 from tests.support.waiting import wait_until
 
 DEADLINE = 0.3
-PATIENCE = 30  # seconds for what takes DEADLINE, on a busy machine
+PATIENCE = 30  # seconds: the limit for what takes DEADLINE, if the machine is busy
 DOWN = b"SERVER_ERROR node "
 
 
@@ -74,7 +74,7 @@ def test_a_get_of_many_keys_survives_a_killed_node(started: Started) -> None:
         assert wire.stats()["proxy_failed_shards"] == "1"
 
 
-def test_it_is_an_error_if_all_nodes_fail(started: Started) -> None:
+def test_requests_are_refused_if_all_nodes_fail(started: Started) -> None:
     for node in started.nodes:
         kill(node)
     with started.front.connect() as wire:
@@ -357,7 +357,7 @@ def _served_twice(front: RunningServer) -> bool:
         return wire.ask(b"mn\r\n") == wire.ask(b"mn\r\n") == b"MN\r\n"
 
 
-def test_a_set_without_a_reply_has_none_if_its_node_is_down_either() -> None:
+def test_a_noreply_set_gets_no_reply_even_if_its_node_is_down() -> None:
     with running("memlite") as node, proxy([node]) as front, front.connect() as wire:
         node.process.kill()
         assert wait_until(lambda: node_stat(front, node, "state") == "down")

@@ -30,7 +30,7 @@ class Started:
 
     @contextlib.contextmanager
     def away(self, wire: Wire, number: int = 0) -> Iterator[None]:
-        """Pause a node until it is up again; meanwhile the gutter serves its keys."""
+        """Pause a node, whose keys the gutter then serves; finally, wait until it is up again."""
         node = self.nodes[number]
         node.pause()
         try:
@@ -67,7 +67,7 @@ def started(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Started]
         yield started
 
 
-def test_it_serves_the_keys_of_a_node_that_is_down(started: Started) -> None:
+def test_the_gutter_serves_the_keys_of_a_node_that_is_down(started: Started) -> None:
     with started.front.connect() as wire:
         for key in KEYS:
             assert wire.ask(b"set %b 0 0 1\r\n1\r\n" % key) == b"STORED\r\n"
@@ -103,7 +103,7 @@ def test_items_left_by_an_earlier_outage_are_not_served(started: Started) -> Non
 
 
 @pytest.mark.slow
-def test_it_refuses_commands_that_depend_on_the_items_of_the_node(started: Started) -> None:
+def test_the_gutter_refuses_commands_that_depend_on_items_of_the_node(started: Started) -> None:
     key = started.keys[0]
     with started.front.connect() as wire, started.away(wire):
         for request in (b"incr %b 1\r\n", b"gets %b\r\n", b"append %b 0 0 1\r\nx\r\n"):
@@ -119,9 +119,9 @@ def test_flush_all_is_for_the_gutter_too(started: Started) -> None:
         assert wire.ask(b"mg %b\r\n" % key) == b"EN\r\n"
 
 
-def test_it_serves_for_half_of_the_nodes_at_most(started: Started) -> None:
+def test_the_gutter_stands_in_for_at_most_half_of_the_nodes(started: Started) -> None:
     if len(started.nodes) == 1:
-        pytest.skip("it serves for a single node")
+        pytest.skip("the gutter stands in for a single node")
     with started.front.connect() as wire:
         for node in started.nodes[:2]:
             node.process.kill()

@@ -1,4 +1,4 @@
-"""Keys with a NUL, at which a line ends for older memcacheds, do not become other requests."""
+"""A key with a NUL, which ends the line for older memcacheds, never starts another request."""
 
 import contextlib
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def test_a_text_request_with_a_nul_is_refused(cluster: Cluster, request_: bytes)
     assert node_stat(front, node, "connects") == "1"
 
 
-def test_without_a_reply_the_value_is_not_executed_either(cluster: Cluster) -> None:
+def test_the_value_of_a_refused_noreply_set_is_not_executed(cluster: Cluster) -> None:
     front, node = cluster
     with front.connect() as wire:
         wire.send(b"set a\0b 0 0 11 noreply\r\nset x 0 0 1\r\nmg x\r\nmn\r\n")
@@ -65,7 +65,7 @@ def test_without_a_reply_the_value_is_not_executed_either(cluster: Cluster) -> N
     assert node_stat(front, node, "connects") == "1"
 
 
-def test_among_several_keys_it_is_a_miss_if_other_nodes_answer(cluster: Cluster) -> None:
+def test_a_key_with_a_nul_among_several_is_a_miss_if_other_nodes_answer(cluster: Cluster) -> None:
     front, _ = cluster
     with front.connect() as wire:
         assert wire.ask(b"set a 0 0 1\r\n1\r\n") == b"STORED\r\n"
@@ -73,7 +73,7 @@ def test_among_several_keys_it_is_a_miss_if_other_nodes_answer(cluster: Cluster)
         assert wire.until(b"END\r\n") == b"VALUE a 0 1\r\n1\r\nEND\r\n"
 
 
-def test_values_and_base64_may_have_one(cluster: Cluster) -> None:
+def test_values_and_base64_keys_may_contain_a_nul(cluster: Cluster) -> None:
     front, node = cluster
     with front.connect() as wire:
         assert wire.ask(b"set k 0 0 1\r\n\0\r\n") == b"STORED\r\n"
@@ -87,7 +87,7 @@ def test_values_and_base64_may_have_one(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("key", [b"\0", b"a\0b", b"\0\1"])
-def test_binary_clients_may_have_one(cluster: Cluster, key: bytes) -> None:
+def test_binary_keys_may_contain_a_nul(cluster: Cluster, key: bytes) -> None:
     front, node = cluster
     requests = (
         store(Opcode.SET, key, b"1", 5)

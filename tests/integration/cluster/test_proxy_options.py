@@ -87,7 +87,7 @@ def test_udp_off_is_accepted(node: RunningServer) -> None:
         (["-x"], "-x"),
     ],
 )
-def test_others_are_refused_in_one_line(arguments: list[str], message: str) -> None:
+def test_other_options_are_refused_in_one_line(arguments: list[str], message: str) -> None:
     ended = run("proxy", "--nodes", "127.0.0.1:1", *arguments)
     assert ended.returncode == 64
     (line,) = ended.stderr.splitlines()

@@ -71,7 +71,7 @@ def test_memcached_ignores_the_flag() -> None:
 
 
 def value(receiver: OtlpServer, name: str, **labels: str) -> int:
-    """Return the value of a series that was received last; -1 if there is none."""
+    """Return the last value received for a series; -1 if there is none."""
     if not receiver.metrics:
         return -1
     point = receiver.series().get(name, {}).get(tuple(sorted(labels.items())))
@@ -110,7 +110,7 @@ def test_metrics_are_those_of_the_snapshot(http: bool) -> None:
         assert not receiver.traces
 
 
-def test_the_end_exports_what_is_left() -> None:
+def test_pending_metrics_are_exported_at_shutdown() -> None:
     with otlp_server() as receiver, running("memlite") as node:
         arguments = ("--otlp", receiver.url)
         with proxy([node], *arguments, environment=SELDOM) as front:

@@ -51,7 +51,7 @@ def nodes() -> Iterator[tuple[RunningServer, ...]]:
 
 
 FRAMINGS = [pytest.param({}, id="c"), pytest.param({"MEMLITE_NO_EXTENSIONS": "1"}, id="python")]
-"""Environments in which the module in C is used, if it was compiled, and is not."""
+"""Environments that use the module in C, if it was compiled, and that use Python only."""
 
 
 @contextlib.contextmanager
@@ -130,7 +130,7 @@ def area(spans: list[tuple[int, int]]) -> int:
     return total
 
 
-def test_one_in_so_many_is_traced_and_the_file_can_be_rotated(
+def test_one_in_ten_requests_is_traced_and_the_file_can_be_rotated(
     nodes: tuple[RunningServer, ...], tmp_path: Path
 ) -> None:
     path = tmp_path / "trace.csv"
@@ -155,7 +155,7 @@ def test_one_in_so_many_is_traced_and_the_file_can_be_rotated(
 
 
 def asked_of(number: int, key: bytes) -> tuple[bytes, bytes, str]:
-    """Return a request, its reply and its command in the trace; the kinds take turns."""
+    """Return a request, its reply and its command in the trace; the commands take turns."""
     value = b"VALUE %b 7 3\r\nabc\r\n" % key
     kinds = [
         (b"set %b 7 0 3\r\nabc\r\n" % key, b"STORED\r\n", "set"),

@@ -154,7 +154,7 @@ def test_a_node_fails(promise: Promise, kind: str, fault: str) -> None:
     )
     with cluster(kind, *options) as (nodes, fronts), contextlib.ExitStack() as stack:
         noticed = 0
-        # A history may be over before its fault is noticed: others follow until one has.
+        # A history may end before a proxy notices the fault: repeat until one has noticed.
         for number in range(4 * max(HISTORIES, len(nodes))):
             if number >= HISTORIES and noticed:
                 break

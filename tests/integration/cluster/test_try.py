@@ -18,7 +18,7 @@ NODES = 2
 
 
 def free_ports() -> int:
-    """Return a port that is free, as the ones after it are."""
+    """Return a free port, such that the NODES ports after it are free, too."""
     while True:
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError, OverflowError):
             first = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -55,7 +55,7 @@ class Trial:
 
 
 def start() -> Trial:
-    """Start the command on ports that are free, unless other programs are faster."""
+    """Start the command on free ports; try again if another program takes one of them first."""
     for _ in range(5):
         port = free_ports()
         process = subprocess.Popen(

@@ -103,7 +103,7 @@ def test_a_node_that_is_down(kind: str) -> None:
         assert wire.ask(ALL).startswith(b"SERVER_ERROR node ")
 
 
-def test_a_get_fails_if_a_primary_fails_and_it_must_not() -> None:
+def test_a_get_fails_in_strict_mode_if_a_primary_fails() -> None:
     with started("memlite", "--strict") as (nodes, front), front.connect() as wire:
         nodes[0].process.kill()
         assert wait_until(lambda: node_stat(front, nodes[0], "state") == "down")
@@ -135,7 +135,9 @@ def test_conversations(seeds: range) -> None:
         ('replicas = 3\nhot_keys = ["a"]\n', 'must be empty with multi_gets = "whole"'),
     ],
 )
-def test_it_is_refused_where_a_node_lacks_keys(settings: str, message: str, tmp_path: Path) -> None:
+def test_whole_gets_are_refused_if_a_node_lacks_keys(
+    settings: str, message: str, tmp_path: Path
+) -> None:
     path = tmp_path / "cluster.toml"
     nodes = "".join(f'[[nodes]]\naddress = "h:{number}"\n' for number in range(1, 4))
     path.write_text(f'multi_gets = "whole"\n{settings}{nodes}')

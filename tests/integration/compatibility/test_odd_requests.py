@@ -99,7 +99,7 @@ def _counted(server: RunningServer, request: bytes) -> dict[str, int]:
     return {name: int(after[name]) - int(before[name]) for name in COUNTERS}
 
 
-def test_a_set_over_an_expired_item_counts_it() -> None:
+def test_a_set_over_an_expired_item_counts_the_expired_item() -> None:
     with running("memlite") as server:
         for _ in range(2):
             server.ask(b"set a 0 -1 1\r\n1\r\n")

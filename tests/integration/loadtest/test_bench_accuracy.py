@@ -1,7 +1,7 @@
 """The load tester's results compared with those of a load generator in C, on a real memcached.
 
-memcached is slowed down to be the bottleneck. Otherwise the generator would be, on two cores one in
-Python, and the test would compare the generators.
+memcached is slowed down to be the bottleneck. Otherwise the generator would be the bottleneck (on
+two cores, at least the one in Python), and the test would compare the generators.
 """
 
 import json
@@ -17,7 +17,7 @@ from memlite.loadtest.files import load
 from tests.support.paths import ROOT
 from tests.support.servers import needs_memcached
 
-# The share of all cores from which on `memlite bench` itself claims nothing.
+# The share of all cores used by other processes above which `memlite bench` itself has doubts.
 BUSY = 0.1
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 
@@ -27,7 +27,7 @@ SLOW_READ = r"""
 #include <time.h>
 #include <unistd.h>
 
-/* A read takes 150 microseconds of processor time more, as if the server had more to do. */
+/* Each read takes 150 more microseconds of processor time, as if the server did more work. */
 ssize_t read(int descriptor, void *data, size_t size) {
     static ssize_t (*real)(int, void *, size_t);
     if (!real) real = dlsym(RTLD_NEXT, "read");
@@ -86,5 +86,6 @@ def test_throughput_and_median_agree_with_a_generator_in_c(start, tmp_path):
     if statistics.median(busy) > BUSY:
         pytest.skip(f"cannot tell: other processes took {statistics.median(busy):.0%} of all cores")
     pytest.fail(
-        f"our throughput and median relative to the C generator's: {rounds}; {limited} were limited"
+        f"our throughput and median relative to the C generator's: {rounds}; "
+        f"{limited} were limited by our generator"
     )

@@ -147,7 +147,7 @@ def test_compare(tmp_path):
     assert by_target["gcs", 1].response["get"].p50 >= 1000
     assert by_target["gcs", 1].response["set"].p50 >= 2000
     assert by_target["memory", 4].throughput.mean > by_target["gcs", 4].throughput.mean
-    # Next to it: new clients, all at once, each with a set and a get.
+    # Measured in addition: new clients, all at once, each with a set and a get.
     assert [(one.target, one.clients) for one in results.bursts] == list(by_target)
     for one in results.bursts:
         assert all(

@@ -43,7 +43,7 @@ def test_an_experiment_that_is_interrupted_is_completed(tmp_path: Path) -> None:
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert wait_until(lambda: len(runs(folder)) >= 2)
         process.send_signal(signal.SIGINT)
-        process.send_signal(signal.SIGTERM)  # impatiently
+        process.send_signal(signal.SIGTERM)  # a second signal, while the first is handled
         assert process.stderr is not None
         shown = process.stderr.read()
         assert process.wait() == 130
@@ -221,7 +221,7 @@ def test_another_experiment_is_not_mixed_in(tmp_path: Path, refused: Callable[..
     command = [*COMMAND[1:], "--out", tmp_path]
     (tmp_path / "factorial.json").write_text('{"factors": []}')
     assert "the runs of another experiment" in refused(*command)
-    # The folders of runs would have another meaning.
+    # The names of the runs' folders would refer to other levels.
     swapped = [COMMAND[0], *COMMAND[3:5], *COMMAND[1:3], *COMMAND[5:], "--out", tmp_path]
     experiment = {
         "factors": [

@@ -35,7 +35,8 @@ pytestmark = pytest.mark.slow
 
 WORKERS = (1, 2, 4)
 SERVICE = 0.02
-# A trace cannot tell the service from the way to the node, where processes wait for a core.
+# A trace cannot tell the service time from the time to reach the node, which includes waiting for
+# a core.
 NODE_SERVICE = 0.04
 STALL = 1.0
 LAW = Law(parallel=0.004, serial=0.001, pair=0.00005)
@@ -155,7 +156,7 @@ def with_intervals(test: Callable[..., None]) -> Callable[..., None]:
 
 
 def measure(folder: Path, only: str = "") -> dict[str, Measured]:
-    """Measure all systems at once, or only one: they sleep, and leave each other the cores."""
+    """Measure all systems at once, or only one: they sleep, so they need few cores."""
     logs = {
         **{f"{count} workers": [folder / f"{count}.csv"] for count in WORKERS},
         "network": [folder / "one.csv", folder / "two.csv"],
@@ -283,7 +284,7 @@ def test_a_network_of_two_nodes(measured: Rounds) -> None:
     for truth, interval in zip(truths, found, strict=True):
         check_within(truth, *interval)
     holds(target, assessed(target, "network"), assessed(target, "M/M/1"))
-    # Four servers at each node would be another system.
+    # A model with four servers at each node describes another system.
     (wrong,) = model_targets(system.results, [trace], servers=4)
     fails(wrong, assessed(wrong, "network"))
     fails(target, assessed(target, "M/M/1"))

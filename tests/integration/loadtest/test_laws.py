@@ -59,7 +59,7 @@ def check(folder):
         ),
     ],
 )
-def test_r_is_n_by_x_less_z(start, tmp_path, kind, shape):
+def test_response_time_is_clients_over_throughput_minus_think_time(start, tmp_path, kind, shape):
     server = start(kind=kind)
     done = bench(
         "run", address(server), *ONE_SECOND, *SHAPES[shape], "-q", "--no-report", "--out", tmp_path
@@ -85,7 +85,7 @@ def test_clients_that_know_the_nodes_obey_the_law(tmp_path, shape):
 @pytest.mark.slow
 @patiently
 @pytest.mark.parametrize("kind", ["memlite", pytest.param("memcached", marks=needs_memcached)])
-def test_they_agree_within_2_percent(start, tmp_path, kind):
+def test_both_sides_of_the_law_agree_within_2_percent(start, tmp_path, kind):
     server = start(kind=kind)
     done = bench(
         "run", address(server), "--clients", "4", "--duration", "2s", "--repetitions", "1", "-q",
@@ -112,7 +112,7 @@ OPEN = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", OPEN)
-def test_n_is_x_by_r_in_an_open_loop(start, tmp_path, shape):
+def test_littles_law_holds_in_an_open_loop(start, tmp_path, shape):
     cluster = ("compare", "--cluster", "2", "--paths", "direct")
     target = cluster if shape == "nodes" else ("run", address(start()))
     done = bench(
@@ -158,7 +158,7 @@ def test_a_generator_that_cannot_keep_up_says_so(start, tmp_path):
     assert point.repetitions[0].generator_idle < 0.1
 
 
-def test_the_generator_as_bottleneck_is_the_first_line():
+def test_a_generator_bottleneck_is_reported_in_the_first_line():
     made = results(clients=(10, 20))
     points = tuple(replace(point, generator_limited=True) for point in made.points)
     for changed, first in (

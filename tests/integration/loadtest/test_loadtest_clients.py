@@ -27,7 +27,7 @@ class ArtificialServer(asyncio.Protocol):
 
     Attributes:
         service: the service time in seconds.
-        stall: the begin and end of the stall, in seconds of the loop's clock.
+        stall: the start and end of the stall, in seconds of the loop's clock.
         replies: replies to send instead, by the number of the request.
         greeting: the reply to the first request of each connection.
         closes: whether connections are closed right after that.
@@ -193,17 +193,17 @@ async def test_open_loop_measures_the_wait_for_a_connection(server):
     assert sum(count for value, count in service.items() if value > 100_000) == 4
 
 
-async def test_open_loop_ends_although_requests_are_due_faster_than_they_are_noted(server):
+async def test_open_loop_ends_although_requests_are_due_faster_than_they_are_recorded(server):
     server.replies = dict.fromkeys(range(10_000))  # none
     recorder = Recorder()
     clients = TextClients(Settings(server.address, 2, timeout=0.5), get, recorder)
     await clients.connect()
     began = perf_counter_ns()
     recorder.begin(began)
-    due = iter(range(1_000_000))  # all are due by the time the first thousand are noted
+    due = iter(range(1_000_000))  # all are due by the time the first thousand are recorded
     clients.start_at(due, began)
     noted = next(due) - 1
-    assert noted < 10_000, "not even the end is looked for before all are noted"
+    assert noted < 10_000, "the end is not checked for before all are recorded"
     clients.stop()
     await asyncio.wait_for(clients.drained(), 60)
     await clients.close()
@@ -366,7 +366,7 @@ async def test_think_time(server):
 @both
 @pytest.mark.parametrize(("pipeline", "think"), [(1, 0.0), (4, 0.0), (4, 0.05)])
 @patiently
-async def test_response_and_think_times_are_all_of_the_time(server, budget, pipeline, think):
+async def test_response_and_think_times_add_up_to_the_elapsed_time(server, budget, pipeline, think):
     if think and budget is plain:
         pytest.skip("plain connections do not think")
     server.service = 0.01
@@ -375,7 +375,7 @@ async def test_response_and_think_times_are_all_of_the_time(server, budget, pipe
     elapsed = (recording.ended - recording.began) * pipeline
     assert responses + recording.thought == pytest.approx(elapsed, rel=0.02)
     if think:
-        pauses = 40 - pipeline  # there is none after the last requests
+        pauses = 40 - pipeline  # there is no pause after the last requests
         assert recording.thought / pauses / 1e9 > 0.045
 
 

@@ -80,7 +80,7 @@ def test_the_page_of_an_experiment(browser: Any, experiment_report: tuple[Path, 
 
 @pytest.mark.slow
 def test_the_page(browser: Any, report: tuple[Path, int]) -> None:
-    # This is a single test on one page: to draw a report takes seconds, and to open it another.
+    # A single test on one page, because drawing a report takes seconds, and opening it another.
     file, count = report
     page = browser.new_page()
     said: list[str] = []

@@ -57,7 +57,7 @@ def test_a_program_counts_as_other_load_unless_it_takes_part():
         apart += time.perf_counter() - ended
         uses = [new.machine_use(old, seconds) for new, old in zip(after, before, strict=True)]
         if any(use is None for use in uses):
-            pytest.skip("this system does not tell how busy its processors are")
+            pytest.skip("this system does not report how busy its processors are")
         stranger, helper, server = uses
         # The program used 0.6 s of the time of all cores; others used part of a core.
         share = 0.6 / (seconds * psutil.cpu_count())
@@ -73,7 +73,7 @@ def test_a_program_counts_as_other_load_unless_it_takes_part():
         assert after[0].server_use(before[0], seconds) is None
 
 
-def test_the_busiest_thread_is_told_from_the_process():
+def test_the_busiest_thread_is_measured_apart_from_the_process():
     with running(TWO_THREADS) as process:
         assert wait_until(lambda: process.num_threads() == 2, 60)
         before, began = Reading([process]), time.perf_counter()
@@ -88,7 +88,7 @@ def test_the_use_of_an_ended_server_is_unknown():
         before = Reading([process])
     after = Reading([process])
     assert after.server_use(before, 1.0) is None
-    assert after.machine_use(before, 0.4) is None  # too short for such shares
+    assert after.machine_use(before, 0.4) is None  # too short to measure shares
 
 
 @pytest.mark.slow

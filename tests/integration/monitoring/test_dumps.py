@@ -166,7 +166,7 @@ def test_arguments(server: RunningServer) -> None:
         assert server.ask(b"lru_crawler metadump ,\r\n") == b"NOTSTARTED no items to crawl\r\n"
 
 
-def test_commands_may_not_be_pipelined_before_it(server: RunningServer) -> None:
+def test_commands_may_not_be_pipelined_before_a_dump(server: RunningServer) -> None:
     if older(server):
         pytest.skip("this version allows it")
     with server.connect() as wire:
@@ -177,7 +177,7 @@ def test_commands_may_not_be_pipelined_before_it(server: RunningServer) -> None:
             assert wire.exactly(len(expected)) == expected
 
 
-def test_commands_after_it_are_answered_after_it(server: RunningServer) -> None:
+def test_commands_after_a_dump_are_answered_after_it(server: RunningServer) -> None:
     fill(server, 5000)
     with server.connect() as wire:
         wire.send(b"lru_crawler metadump all\r\nget key:0000001\r\nset x 0 0 3\r\n")
@@ -198,7 +198,7 @@ def test_a_client_that_has_stopped_sending_gets_the_whole_dump(memlite: RunningS
     assert text.count(b"\n") >= 20_002
 
 
-def test_it_can_be_disabled_at_start(server: RunningServer, start: Start) -> None:
+def test_dumps_can_be_disabled_at_startup(server: RunningServer, start: Start) -> None:
     if older(server):
         pytest.skip("this version replies differently")
     closed = start("-X", kind=server.kind)
@@ -218,10 +218,10 @@ def test_the_crawler_can_be_disabled_and_enabled(server: RunningServer, start: S
         assert wire.ask(b"lru_crawler enable\r\n").startswith(b"ERROR failed to start lru crawler")
         assert wire.stats("settings")["lru_crawler"] == "yes"
         assert wire.stats()["lru_crawler_running"] in ("0", "1")  # memcached's may begin at once
-        if server.kind != "memcached":  # which may be busy now
+        if server.kind != "memcached":  # memcached's crawler may be busy now
             assert metadump(server, wire) == []
         assert wire.ask(b"lru_crawler disable\r\n") == b"OK\r\n"
-        if server.kind != "memcached":  # whose thread ends some time later
+        if server.kind != "memcached":  # memcached's thread ends some time later
             assert wire.ask(b"lru_crawler metadump all\r\n") == disabled
 
 
@@ -309,7 +309,7 @@ def test_items_stored_and_deleted_during_a_dump(start: Start, kind: str) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", OURS)
 @patiently
-def test_others_are_served_while_many_items_are_dumped(start: Start, kind: str) -> None:
+def test_other_clients_are_served_while_many_items_are_dumped(start: Start, kind: str) -> None:
     count = 50_000 if kind in ("memlite-near", "memlite-file") else 100_000  # half a second's work
     server = start("-m", "1000", kind=kind)
     fill(server, count)

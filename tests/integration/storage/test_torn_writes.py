@@ -84,7 +84,7 @@ def test_any_blocks_may_be_missing(written):
         check(written.left(tail))
 
 
-def test_the_size_may_be_any(written):
+def test_the_file_may_have_any_size(written):
     tail = written.data[written.durable :]
     for size in range(0, len(tail), 7):
         for more in (b"", b"\0" * 100):

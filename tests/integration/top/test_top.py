@@ -157,7 +157,7 @@ def open_top() -> Iterator[Callable[..., Terminal]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_follows_a_server_through_a_restart(
+def test_top_follows_a_server_through_a_restart(
     start: Start, open_top: Callable[..., Terminal], kind: str
 ) -> None:
     server = start(kind=kind)
@@ -275,7 +275,7 @@ def test_a_server_that_lists_too_many_nodes() -> None:
     finally:
         server.close()
     assert (code, err) == (1, "")
-    assert "down: ERROR" in out  # as it has no statistics either
+    assert "down: ERROR" in out  # it refuses stats as well
 
 
 @pytest.mark.parametrize(

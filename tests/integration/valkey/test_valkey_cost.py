@@ -73,7 +73,7 @@ async def by_library(client: redis.asyncio.Redis, operation: str) -> None:
 
 
 @pytest.mark.parametrize("operation", ["get", "set"])
-async def test_a_command_takes_hardly_more_than_in_a_pipeline_of_the_library(
+async def test_a_command_takes_hardly_more_calls_than_in_a_pipeline_of_the_library(
     operation: str,
 ) -> None:
     with store() as one:

@@ -1,7 +1,7 @@
 """A name that points to another server after a failover, as those of managed stores do.
 
-An endpoint in place of the name leads new connections to another server, while open ones stay
-where they are.
+In these tests, an endpoint takes the place of the name: it directs new connections to another
+server, while open connections stay where they are.
 """
 
 import asyncio

@@ -272,7 +272,7 @@ async def test_reads_do_not_wait_for_replicas() -> None:
 
 
 async def certain(member) -> Stored:
-    """Return the topology as a member reads it, however late the replica is."""
+    """Return the topology as a member reads it; retry while replicas are late."""
     while True:
         with contextlib.suppress(StoreUnavailableError):
             found = await member.read("topology")

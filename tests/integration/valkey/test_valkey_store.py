@@ -93,7 +93,7 @@ async def test_the_script_is_sent_again_to_a_server_that_forgot_it(server):
             await backend.delete(b"k", found._replace(version=1))
 
 
-async def test_what_is_not_memlites(server):
+async def test_values_not_written_by_memlite_are_refused(server):
     async with opened(server) as backend:
         server.ask("SET", "p:text", "something else")
         server.ask("LPUSH", "p:list", "x")

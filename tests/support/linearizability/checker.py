@@ -128,7 +128,7 @@ class _Seen:
         return value if near else _UNSEEN_NUMBER
 
 
-_UNSEEN = b"(a value that nobody has seen)"
+_UNSEEN = b"(a value that no client has seen)"
 _UNSEEN_NUMBER = b"9" * 30
 _UNTRIED: Final = State(b"(no state)", -1)
 

@@ -34,7 +34,7 @@ def test_other_forms_have_no_shortcut_and_are_not_remembered(words):
     assert known_rest(words) is None
 
 
-def test_not_more_are_remembered_than_take_little_memory():
+def test_the_number_of_remembered_forms_is_limited():
     for number in range(3 * store_line._AT_MOST):
         assert read_rest(b"0 %d 5" % number) == (5, 0, number, b" 0 5\r\n", False)
         assert len(store_line._known) <= store_line._AT_MOST

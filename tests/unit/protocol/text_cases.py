@@ -94,7 +94,7 @@ STORES = [
     (b"cas a 0 0 1 %d\r\nx\r\n" % (2**64 - 1), [("cas", b"a", 0, 0, b"x", 2**64 - 1, False)]),
 ]
 
-# The declared length is known, so the value is swallowed and nothing of it read as commands.
+# The declared length is known, so the value is skipped, and no part of it is read as a command.
 BAD_STORES_SWALLOWED = [
     (b"set " + K251 + b" 0 0 5\r\nget b\r\n", [reject(BAD_FORMAT)]),
     (b"set " + K251 + b" 0 0 5 noreply\r\nget b\r\n", [reject(BAD_FORMAT, True)]),

@@ -297,7 +297,7 @@ def test_a_note_stays_while_a_change_is_in_progress() -> None:
     assert world.notes == [[], [], []]
 
 
-def test_another_proxy_gives_a_node_up_and_empties_it_once_the_note_does_not_change() -> None:
+def test_another_proxy_gives_a_node_up_and_empties_it_once_the_note_stops_changing() -> None:
     world = World()
     skipping, other = world.first, world.second
     skipping.nodes[0].lose()
@@ -440,7 +440,7 @@ def test_a_flush_keeps_the_notes(known: bool) -> None:
     if known:
         world.second.tick()
 
-    class Nobody:
+    class ExpectsOk:
         reads = False
 
         def answer(self, reply: bytes) -> None:
@@ -451,7 +451,7 @@ def test_a_flush_keeps_the_notes(known: bool) -> None:
     for proxy in (world.second, world.first):
         before = [dict(server.items) for server in world.servers]
         for target in proxy.absences.flushed(proxy.nodes[1:]):
-            cast("Any", target).send(b"flush_all\r\n", Nobody())
+            cast("Any", target).send(b"flush_all\r\n", ExpectsOk())
         proxy.step()
         after = [dict(server.items) for server in world.servers]
         assert [{k: v[0] for k, v in one.items()} for one in after] == [
@@ -513,7 +513,7 @@ def test_a_flushed_node_gets_the_known_notes_about_other_nodes() -> None:
     assert proxy.absences.again(cast("Any", proxy.nodes[0])) == b""
 
 
-def test_a_note_of_a_change_that_was_over_long_ago_comes_back_with_a_node() -> None:
+def test_an_outdated_note_comes_back_with_the_node_that_holds_it() -> None:
     """The node that holds it was down when the note was removed from the others."""
     world = World()
     world.first.nodes[0].lose()

@@ -41,7 +41,7 @@ def test_stores(request_: BinaryRequest, sent: bytes) -> None:
     assert requests.storing(request_) == sent
 
 
-def test_retrievals_take_no_right_to_recache() -> None:
+def test_retrievals_never_win_the_right_to_recache() -> None:
     assert requests.getting(asked(Opcode.GETKQ)) == b"gets k\r\n"
     assert requests.touching(asked(Opcode.GATK, numbers=(9,))) == b"gats 9 k\r\n"
 
@@ -73,7 +73,7 @@ def test_a_counter_is_created_unless_its_exptime_forbids_it() -> None:
 
 
 @pytest.mark.parametrize("exptime", DATES)
-def test_dates_that_text_does_not_have_are_its_last(exptime: int) -> None:
+def test_dates_too_late_for_text_become_its_latest_date(exptime: int) -> None:
     shown = b"%d" % min(exptime, 2**31 - 1)
     assert requests.touching(asked(Opcode.TOUCH, numbers=(exptime,))).endswith(b"T%b\r\n" % shown)
     assert requests.flushing(asked(Opcode.FLUSH, numbers=(exptime,))) == b"flush_all %b\r\n" % shown
@@ -138,7 +138,7 @@ def test_misses() -> None:
         (Opcode.PREPEND, Status.NOT_STORED),
     ],
 )
-def test_what_was_not_stored(opcode: int, status: Status) -> None:
+def test_replies_to_stores_that_failed(opcode: int, status: Status) -> None:
     request = asked(opcode)
     assert replies.stored(request, b"NS c0\r\n") == packets.failure(request, status)
 
@@ -175,6 +175,6 @@ def test_a_node_that_does_not_flush() -> None:
         (replies.counted, b"VA 2 c9\r\n-1\r\n"),
     ],
 )
-def test_what_cannot_be_read(decode: replies.Decode, reply: bytes) -> None:
+def test_unreadable_replies_are_detected(decode: replies.Decode, reply: bytes) -> None:
     with pytest.raises(replies.UNREADABLE):
         decode(asked(Opcode.GET), reply)

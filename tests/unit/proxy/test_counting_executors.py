@@ -1,4 +1,4 @@
-"""Counting executors: what they count, and that they keep nothing."""
+"""Counting executors: the results they count, and that they leave no garbage."""
 
 import asyncio
 import gc
@@ -125,7 +125,7 @@ async def test_gets_that_arrive_together() -> None:
     assert parts.counted() == {("get", "hit"): len(first), ("get", "miss"): len(second)}
 
 
-async def test_what_was_answered_before_its_client_left_is_counted_as_it_was() -> None:
+async def test_parts_answered_before_the_client_left_are_counted_by_their_results() -> None:
     parts = Parts()
     first, second = keys_of_both(parts)
     one, other = parts.cluster.nodes

@@ -62,7 +62,7 @@ class Memcached:
         (b"VERSION 1.6.45-memlite-0.1.0\r\n", False), (b"ERROR\r\n", False),
     ],
 )  # fmt: skip
-def test_which_nodes_are_memcacheds(version: bytes, found: bool) -> None:
+def test_memcacheds_are_recognized_by_their_version(version: bytes, found: bool) -> None:
     assert is_memcached(version) is found
 
 
@@ -97,7 +97,7 @@ async def test_a_node_that_refuses_says_so() -> None:
     assert await finish_flush(node.ask) == b"SERVER_ERROR no\r\n"
 
 
-async def test_a_node_that_stores_nothing_is_waited_for_as_long_as_it_takes_at_most(
+async def test_a_node_that_stores_nothing_is_waited_for_only_until_the_time_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("memlite.proxy.emptying._SECONDS", 0.05)
@@ -122,7 +122,7 @@ async def test_several_nodes_are_waited_for() -> None:
 
 
 @pytest.mark.parametrize("refused", [b"flush_all", b"get"])
-async def test_a_node_that_fails_is_the_reply(refused: bytes) -> None:
+async def test_the_error_of_a_failing_node_is_the_reply(refused: bytes) -> None:
     nodes, found = [Memcached(), Memcached(b"VERSION 1.4.0\r\n")], list[bytes]()
     nodes[0].refuses = refused
     finish_all(nodes, found.append)

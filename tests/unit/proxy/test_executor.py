@@ -62,7 +62,7 @@ def new(cluster: Cluster, client: Client, out: list[Part]) -> ProxyExecutor:
     return ProxyExecutor(cluster, cast("Any", None), cast("Any", client), out, recognizer)
 
 
-def test_it_is_freed_with_its_client() -> None:
+def test_an_executor_is_freed_with_its_client() -> None:
     node, out = Node(), list[Part]()
     cluster = cluster_with(node)
     executor = new(cluster, Client(), out)

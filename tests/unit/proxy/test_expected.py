@@ -163,7 +163,7 @@ ASKED = [AskedInPython] if NATIVE is None else [AskedInPython, NATIVE.Asked]
 
 
 @pytest.mark.parametrize("kind", ASKED)
-def test_what_was_asked_is_taken_in_order(kind: Any) -> None:
+def test_requests_are_matched_with_replies_in_order(kind: Any) -> None:
     asked = kind()
     long = b"set a 0 0 5000\r\n" + b"get x\r\n".ljust(5000, b"z") + b"\r\n"
     for _ in range(50):
@@ -193,7 +193,7 @@ def test_values_of_long_requests_are_not_kept() -> None:
     assert asked._entries == type(asked._entries)([(b"set a 0 0 5000\r\n",)])
 
 
-def test_what_is_shown_is_short_and_printable() -> None:
+def test_unexpected_replies_are_shown_short_and_printable() -> None:
     assert shown(b"\x00\xff x\r\n") == r"'\x00\xff x'"
     assert shown(b"A" * 100_000) == "'" + "A" * 40 + "'..."
     assert shown(b"VALUE k 0 6\r\nsecret\r\nEND\r\n") == "'VALUE k 0 6'"

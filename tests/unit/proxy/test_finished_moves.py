@@ -146,7 +146,7 @@ def test_a_flush_of_a_move_that_is_over_is_not_overtaken(monkeypatch: pytest.Mon
     play(scenario, monkeypatch)
 
 
-def test_a_change_does_not_pass_one_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_does_not_overtake_a_waiting_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """With copies: a read resumes after an earlier change, and finds the key's new nodes."""
 
     async def scenario(scene: Scene) -> None:
@@ -186,7 +186,7 @@ def test_a_change_does_not_pass_one_that_waits(monkeypatch: pytest.MonkeyPatch) 
     play(scenario, monkeypatch)
 
 
-def test_a_flush_does_not_pass_a_waiting_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flush_does_not_overtake_a_waiting_change(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(scene: Scene) -> None:
         alone(scene)
         key = moving(scene)

@@ -99,7 +99,7 @@ async def test_a_failing_node_does_not_keep_requests_from_others() -> None:
     assert [one.written for one in sent] == [b"get k\r\n", b"", b"", b"get k\r\n"]
 
 
-async def test_another_scheduler_is_asked_by_its_method() -> None:
+async def test_a_scheduler_of_another_type_is_called_by_its_method() -> None:
     class Other(Scheduler):
         def call_together(self, function: Any) -> None:
             self.called = function

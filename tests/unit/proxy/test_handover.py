@@ -142,7 +142,7 @@ def test_other_keys_are_not_delayed(scene: Scene) -> None:
     assert [name for name, _ in scene.sent] == [owners(3)[key]] * 2
 
 
-def test_a_second_change_prolongs_it(scene: Scene) -> None:
+def test_a_second_topology_change_prolongs_the_wait(scene: Scene) -> None:
     """Another proxy may still use the first nodes, or the second ones."""
     key = moving_key(2, 3)
     scene.cluster.change(topology_of(3))

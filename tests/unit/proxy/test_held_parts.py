@@ -55,7 +55,7 @@ def test_one_part_has_room_however_large() -> None:
     assert held.size == 10
 
 
-def test_what_is_split_by_keys(held: HeldParts) -> None:
+def test_parts_of_a_get_split_by_keys_are_held(held: HeldParts) -> None:
     targets = {key: Target() for key in (b"a", b"b", b"c", b"d")}
     clients = [Client(), Client()]
     for client in clients:

@@ -56,7 +56,7 @@ class Nodes:
         self.makes_wait = False
 
 
-def test_clients_are_looked_at_while_a_node_is_slow_and_once_more() -> None:
+def test_clients_are_checked_while_a_node_is_slow_and_once_more() -> None:
     nodes, client, forgotten = Nodes(), Client(), list[object]()
 
     class Unread:
@@ -97,7 +97,7 @@ def executor_of(client: object | None = None) -> OrderedReplies:
 @pytest.mark.skipif(
     running_build() == "compiled", reason="a compiled proxy takes no stand-in for its nodes"
 )
-def test_what_is_held_of_each_kind_of_request_is_counted_and_forgotten_with_the_client() -> None:
+def test_bytes_held_for_each_kind_of_request_are_counted_and_forgotten_with_the_client() -> None:
     executor = executor_of(object())
     first, plain = Read(executor), Request(executor)
     batch = Batch(executor, ["a", "b"])
@@ -127,7 +127,7 @@ def test_what_is_held_of_each_kind_of_request_is_counted_and_forgotten_with_the_
 @pytest.mark.skipif(
     running_build() == "compiled", reason="a compiled proxy takes no stand-in for its nodes"
 )
-def test_what_parts_in_c_hold_is_counted_and_forgotten_too() -> None:
+def test_bytes_held_by_parts_in_c_are_counted_and_forgotten_too() -> None:
     executor = executor_of(object())
     batch = JoinedBatch(executor, b"\0\1\0")
     of_a, of_b = batch.part(2, reads=True), batch.part(1, reads=True)
@@ -180,7 +180,7 @@ def test_the_executor_from_before_a_negotiation_is_not_kept() -> None:
     assert after == before
 
 
-def test_a_proxy_looks_repeatedly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_checks_held_replies_repeatedly(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         scheduler = Scheduler()
         scheduler.loop = asyncio.get_running_loop()

@@ -18,7 +18,7 @@ def report(total: float, **keys: tuple[float, float]) -> dict[str, str]:
     return rows
 
 
-def test_the_share_is_of_an_average_node() -> None:
+def test_shares_are_relative_to_the_load_of_an_average_node() -> None:
     reports = [report(1600, a=(600, 0)), report(1000, b=(200, 100)), report(400)]
     loads = loads_of(reports, 3)
     assert loads[b"a"] == Load(60.0, 600.0, 0.0)
@@ -47,7 +47,7 @@ def test_errors_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("rows", [{}, {"hotkeys:1:key": "a"}, {"hotkeys:1:key": "%", "x": ""}])
-def test_strange_reports(rows: dict[str, str]) -> None:
+def test_malformed_reports_are_ignored(rows: dict[str, str]) -> None:
     assert loads_of([rows], 3) == {}
 
 

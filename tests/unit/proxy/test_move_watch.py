@@ -32,7 +32,7 @@ class Store:
         raise AssertionError("nothing is written")
 
 
-async def test_what_the_mover_says_is_known_until_it_has_ended() -> None:
+async def test_the_movers_note_is_known_until_the_move_has_ended() -> None:
     store = Store()
     watch = MoveWatch(store, lambda: True)
     await watch.look()

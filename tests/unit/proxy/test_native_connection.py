@@ -55,7 +55,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
-def test_small_data_does_not_pass_the_transport(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_small_data_bypasses_the_transport(pair: tuple[socket.socket, socket.socket]) -> None:
     transport = Transport()
     write = NATIVE.Writer(transport, pair[0].fileno())
     write(b"END\r\n")
@@ -64,7 +64,7 @@ def test_small_data_does_not_pass_the_transport(pair: tuple[socket.socket, socke
     assert transport.written == [b""]
 
 
-def test_what_comes_after_unsent_data_passes_the_transport(
+def test_data_after_unsent_data_goes_through_the_transport(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     transport = Transport(unsent=1)
@@ -72,7 +72,7 @@ def test_what_comes_after_unsent_data_passes_the_transport(
     assert transport.written == [b"END\r\n"]
 
 
-def test_large_data_passes_the_transport(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_large_data_goes_through_the_transport(pair: tuple[socket.socket, socket.socket]) -> None:
     transport = Transport()
     NATIVE.Writer(transport, pair[0].fileno())(b"x" * (16 * 1024 + 1))
     assert transport.written == [b"x" * (16 * 1024 + 1)]
@@ -95,7 +95,7 @@ def test_the_transport_gets_what_the_socket_does_not_take(
     assert got + rest == data * (sent // len(data))
 
 
-def test_the_transport_meets_the_error_too(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_the_transport_sees_the_error_too(pair: tuple[socket.socket, socket.socket]) -> None:
     transport = Transport()
     pair[1].close()
     NATIVE.Writer(transport, pair[0].fileno())(b"END\r\n")
@@ -322,7 +322,7 @@ async def test_incomplete_requests_are_left_to_python(client: Receiving, data: b
 
 
 @pytest.mark.parametrize("data", USUAL[:-1])
-async def test_what_is_taken_in_c(client: Receiving, data: bytes) -> None:
+async def test_requests_that_are_taken_in_c(client: Receiving, data: bytes) -> None:
     client.data_received(data)
     assert client.left == []
     assert client.executor.lone.alone
@@ -334,7 +334,7 @@ async def test_what_is_taken_in_c(client: Receiving, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [*UNUSUAL, USUAL[-1]])
-async def test_what_is_left_to_python(client: Receiving, data: bytes) -> None:
+async def test_requests_that_are_left_to_python(client: Receiving, data: bytes) -> None:
     client.data_received(data)
     assert client.left == [data]
     assert not client.executor.lone.alone
@@ -423,7 +423,9 @@ async def test_requests_are_left_to_python_while_something_else_is_to_be_done(
     assert node.pending == 0
 
 
-async def test_a_batch_behind_another_request_is_delivered_after_it(client: Receiving) -> None:
+async def test_a_batch_queued_after_another_request_is_delivered_after_it(
+    client: Receiving,
+) -> None:
     node = client.executor._cluster.nodes[0]
     client.data_received(b"get k\r\n" * 2)
     batch = client.executor._queue[0]

@@ -83,7 +83,7 @@ class Setup:
         return [request for request, _ in self.node.taken]
 
 
-async def test_others_wait_in_order_of_arrival() -> None:
+async def test_requests_beyond_the_workers_wait_in_order_of_arrival() -> None:
     setup = Setup()
     for name in (b"a", b"b", b"c", b"d"):
         setup.submit(name)

@@ -124,7 +124,7 @@ def test_a_get_is_known_by_its_line_the_second_time() -> None:
         b"x",
     ],
 )
-def test_what_is_left_to_the_parser(other: bytes) -> None:
+def test_requests_that_are_left_to_the_parser(other: bytes) -> None:
     assert scan(other) == ([], [], other, True)
     assert scan(b"get a\r\n" + other + b"get a\r\n")[2] == other + b"get a\r\n"
 

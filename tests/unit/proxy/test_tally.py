@@ -84,7 +84,7 @@ def test_few_heads_are_counted_whatever_the_replies() -> None:
     ("reply", "result"),
     [(b"VA 1\r\nx\r\n", "hit"), (b"HD\r\n", "hit"), (b"EN\r\n", "miss"), (b"END\r\n", "miss")],
 )
-def test_the_first_three_bytes_of_a_get_will_do(reply: bytes, result: str) -> None:
+def test_the_first_three_bytes_of_a_get_are_enough(reply: bytes, result: str) -> None:
     counts = new_counts()
     counts[b"get"][reply[:3]] += 1
     assert by_result(counts)["get", result] == 1

@@ -127,7 +127,7 @@ def test_the_sample_decides(tmp_path: Path) -> None:
     assert [row["command"] for row in rows(path)] == ["get"]
 
 
-def test_one_in_so_many(tmp_path: Path) -> None:
+def test_one_in_ten_requests_is_traced(tmp_path: Path) -> None:
     trace = trace_to(tmp_path / "t.csv", every=10)
     for _ in range(95):
         trace.record(ticket(("a", b"get k\r\n")))

@@ -24,7 +24,7 @@ class Client:
         self.aborted = True
 
 
-def test_what_is_held_is_counted() -> None:
+def test_held_replies_are_counted() -> None:
     replies = UnreadReplies(most=100, spared=8)
     one, other = Client(), Client()
     for client, size, total in ((one, 10, 10), (other, 50, 60), (one, 30, 80), (other, 20, 50)):

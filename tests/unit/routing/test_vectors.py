@@ -45,7 +45,7 @@ def test_a_hash_beyond_the_last_point_wraps() -> None:
 
 
 def test_bytes_from_128_on_are_hashed_with_their_sign() -> None:
-    # A black box gave this one: nutcracker; see tests/integration/cluster.
+    # Observed in the behaviour of nutcracker; see tests/integration/cluster.
     assert fnv1a_64_word(b"\x80") == (0x84222325 ^ 0xFFFFFF80) * 0x1B3 & 0xFFFFFFFF
 
 

@@ -160,7 +160,7 @@ def test_old_requests_lose_their_weight(hot):
     assert hot.report["hotkeys:2:requests"] == pytest.approx(before / 2, abs=1)
 
 
-def test_it_works_for_years(hot):
+def test_hot_keys_are_found_after_years_of_uptime(hot):
     for _ in range(50):
         hot.load(b"a", 640, 60)
         hot.clock.advance(40 * 60)

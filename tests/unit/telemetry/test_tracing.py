@@ -65,7 +65,7 @@ def test_an_fsync_is_for_all_changes_that_wait() -> None:
     assert len(spans) == 1
 
 
-def test_a_share_is_chosen() -> None:
+def test_a_share_of_requests_is_chosen() -> None:
     tracing, _ = tracer(0.25)
     # 250 are expected, with a standard deviation of 14.
     assert 150 < sum(tracing.chooses() for _ in range(1000)) < 350

@@ -55,7 +55,7 @@ def drawn(width: int, height: int, view: View = View()) -> list[str]:  # noqa: B
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 50), (80, 24), (80, 10), (200, 50), (40, 10)])
-def test_it_fits_the_terminal(width: int, height: int) -> None:
+def test_the_screen_fits_the_terminal(width: int, height: int) -> None:
     found = drawn(width, height)
     assert len(found) < height
     assert max(map(len, found)) <= width
@@ -71,7 +71,7 @@ def test_hot_keys_are_shown_where_there_is_room() -> None:
     assert any(line.startswith("hot keys") for line in drawn(80, 0))
 
 
-def test_it_says_that_it_is_paused() -> None:
+def test_the_screen_says_that_it_is_paused() -> None:
     assert drawn(80, 24, View(paused=True))[0].startswith("memlite top  paused")
 
 

@@ -26,13 +26,13 @@ def test_names_lead_back_to_keys(key):
 
 
 @given(st.text(max_size=40))
-def test_other_names_are_no_keys(name):
+def test_other_names_are_not_keys(name):
     key = key_of(name)
     assert key is None or name_of(key) == name
 
 
 @pytest.mark.parametrize("name", ["", "epoch", "00-", "zz-a2V5", "xx", "00-a2V5=", "é9-a2V5"])
-def test_names_that_look_like_some(name):
+def test_names_that_resemble_valid_ones_are_not_keys(name):
     assert key_of(name) is None
 
 

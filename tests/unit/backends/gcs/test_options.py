@@ -53,7 +53,7 @@ def test_the_emulators_variable(variable, endpoint):
     assert found.anonymous == endpoint.startswith("http://")
 
 
-def test_the_url_goes_before_the_variable():
+def test_the_url_takes_precedence_over_the_variable():
     found = options("gs://bucket?endpoint=http://a:1", STORAGE_EMULATOR_HOST="b:2")
     assert found.endpoint == "http://a:1"
 

@@ -93,7 +93,7 @@ async def test_commands_of_a_lost_connection_have_no_file_descriptor(one):
 
 
 @pytest.mark.parametrize("command", [b"watch", b"lru_crawler metadump all"])
-async def test_neither_may_follow_a_command_that_waits(one, command):
+async def test_watch_and_dumps_may_not_follow_a_command_that_waits(one, command):
     one.backend.gate.clear()
     one.send(b"get a\r\n%b\r\nget b\r\n" % command)
     await one.under_way(1)

@@ -99,7 +99,7 @@ def test_reloading_an_invalid_file_changes_nothing(file: Path, text: bytes, said
     assert not users.check(b"foo", b"bar")
 
 
-def test_it_can_be_reloaded_from_another_directory(
+def test_the_file_can_be_reloaded_from_another_directory(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file.write_bytes(b"foo:bar\n")

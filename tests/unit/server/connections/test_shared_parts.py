@@ -107,7 +107,7 @@ def test_an_executor_is_there_while_it_is_needed(server):
 
 
 @needs_runner
-def test_each_gets_its_own_replies(server):
+def test_each_connection_gets_its_own_replies(server):
     one, replies = connect(server)
     other, replies_to_other = connect(server)
     large = b"set large 0 0 200000\r\n%b\r\n" % (b"v" * 200_000)

@@ -627,7 +627,7 @@ def test_packets_that_are_looked_for_in_advance():
         compare(pair, b"".join(packets))
 
 
-def test_what_is_made_in_advance_is_not_kept():
+def test_objects_made_in_advance_are_not_kept():
     client = Client(shortcuts=True)
     fill(client)
     data = b"get a b c\r\nmg key1\r\n" * 9 + b"get a  b\r\n" + b"get d e\r\n" * 9

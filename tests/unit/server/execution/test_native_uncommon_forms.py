@@ -241,7 +241,7 @@ def carried_out(client, data):
 
 @pytest.mark.parametrize("state", [PLAIN, MORTAL, NUMBERED], ids=["plain", "mortal", "numbered"])
 @pytest.mark.parametrize("data", (*WITHOUT_PYTHON, *OF_OBJECTS))
-def test_what_needs_no_python(data, state):
+def test_commands_that_need_no_python(data, state):
     client = Shown(shortcuts=True)
     client.send(state + b"set b 0 0 1\r\nx\r\n")
     data = re.sub(b"CU", lambda _: b"C%d" % client.unique(b"a"), data)

@@ -62,7 +62,7 @@ WITHOUT_PYTHON = (*test_native_uncommon_forms.WITHOUT_PYTHON,)
 
 @pytest.mark.parametrize("expiry", [0, 1000])
 @pytest.mark.parametrize("data", WITHOUT_PYTHON)
-def test_what_needs_no_python(make, data, expiry):
+def test_commands_that_need_no_python(make, data, expiry):
     worker = make(native=True)
     worker.send(b"set a 0 %d 2\r\n10\r\nset b 0 0 1\r\nx\r\n" % expiry)
     run = worker.server._connections.runner.text

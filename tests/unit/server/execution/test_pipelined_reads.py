@@ -140,7 +140,7 @@ async def test_other_lines_are_parsed(one, line, reply):
     await one.ask(line, reply)
 
 
-async def test_later_commands_wait_for_it(one):
+async def test_later_commands_wait_for_a_get(one):
     await one.ask(b"get a\r\n", HIT)
     one.backend.gate.clear()
     one.send(b"get a\r\n")
@@ -166,7 +166,7 @@ async def test_a_client_that_vanishes(one, caplog):
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
-async def test_its_latency_is_sampled(one):
+async def test_the_latency_of_a_get_is_sampled(one):
     one.server.counters.until_slow_sample = 10_000
     await one.ask(b"get a\r\n", HIT)
     one.server.counters.until_slow_sample = 1
@@ -174,7 +174,7 @@ async def test_its_latency_is_sampled(one):
     assert one.server.sampler.histograms["get"].count == 1
 
 
-async def test_watchers_see_it(one):
+async def test_watchers_see_the_get(one):
     reader, writer = await asyncio.open_connection(*one.writer.get_extra_info("peername"))
     writer.write(b"watch fetchers\r\n")
     assert await reader.readline() == b"OK\r\n"

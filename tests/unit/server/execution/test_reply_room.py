@@ -56,7 +56,7 @@ async def test_the_first_has_to_wait_only_for_the_peer():
     assert room.claim("a", SIZE, LIMIT, first=True) is not None
 
 
-async def test_room_that_there_is_before_the_task_begins_is_offered():
+async def test_room_available_before_the_task_begins_is_offered():
     room, (place,) = full_room("a")
     room.waiting = 0
     room.offer(["a"], 0)

@@ -376,7 +376,7 @@ USUAL = (
 
 
 @pytest.mark.parametrize("usual", USUAL)
-def test_what_needs_no_python(make, usual):
+def test_commands_that_need_no_python(make, usual):
     worker = make(native=True)
     worker.send(b"set a 0 0 2\r\n10\r\nset b 0 1000 1\r\nx\r\n")
     run = worker.server._connections.runner.text

@@ -75,7 +75,7 @@ async def short(one, *numbers):
     return executor
 
 
-async def test_its_turn_comes_before_its_task_has_begun(one):
+async def test_room_is_offered_before_the_task_has_begun(one):
     """Earlier replies are sent in the same iteration in which this reply finds no room."""
     executor = one.connection.executor
     one.backend.find(b"slow", None)
@@ -86,7 +86,7 @@ async def test_its_turn_comes_before_its_task_has_begun(one):
     assert (counters.cmd_get, counters.get_hits, counters.get_misses) == (6, 5, 1)
 
 
-async def test_its_client_goes_before_its_task_has_begun(one):
+async def test_the_client_leaves_before_the_task_has_begun(one):
     connection, executor = one.connection, one.connection.executor
     connection.abort()
     one.backend.find(b"k0")
@@ -94,14 +94,14 @@ async def test_its_client_goes_before_its_task_has_begun(one):
     await finished(one, executor)
 
 
-async def test_its_turn_comes_later(one):
+async def test_room_is_offered_later(one):
     executor = await short(one, WAITING)
     one.backend.find(b"slow", None)
     await one.expect(b"END\r\n" + items(range(5), VALUES))
     await finished(one, executor)
 
 
-async def test_its_client_goes(one):
+async def test_the_client_leaves_while_the_get_waits(one):
     """Nothing is read again, because the client has gone."""
     executor = await short(one, WAITING)
     one.vanish()
@@ -112,7 +112,7 @@ async def test_its_client_goes(one):
     assert not one.backend.calls["get"]
 
 
-async def test_its_client_goes_while_it_is_read_again(one):
+async def test_the_client_leaves_while_the_item_is_read_again(one):
     executor = await short(one, WAITING)
     one.backend.gate.clear()
     one.backend.find(b"slow", None)
@@ -125,7 +125,7 @@ async def test_its_client_goes_while_it_is_read_again(one):
 
 
 @pytest.mark.parametrize("error", [StorageError("down"), ZeroDivisionError()])
-async def test_the_store_fails_when_it_is_read_again(one, error):
+async def test_the_store_fails_when_the_item_is_read_again(one, error):
     async def failing(key):
         raise error
 
@@ -139,7 +139,7 @@ async def test_the_store_fails_when_it_is_read_again(one, error):
 
 
 @pytest.mark.parametrize("change", [b"", b"w" * 10, b"w" * 999_999])
-async def test_the_item_has_changed_when_it_is_read_again(one, change):
+async def test_the_item_has_changed_by_the_time_it_is_read_again(one, change):
     executor = await short(one, WAITING)
     await one.backend.store(b"k0", change)
     one.backend.find(b"slow", None)
@@ -147,7 +147,7 @@ async def test_the_item_has_changed_when_it_is_read_again(one, change):
     await finished(one, executor)
 
 
-async def test_the_item_is_gone_when_it_is_read_again(one):
+async def test_the_item_is_gone_by_the_time_it_is_read_again(one):
     """The get is counted by its first outcome, as a hit."""
     executor = await short(one, WAITING)
     await one.backend.inner.flush()
@@ -157,7 +157,7 @@ async def test_the_item_is_gone_when_it_is_read_again(one):
     assert one.server.counters.get_hits == 5
 
 
-async def test_commands_behind_it_wait_for_it(one):
+async def test_later_commands_wait_for_the_get(one):
     """A flush waits for all earlier commands, a set for the get of its key."""
     executor = await short(one, WAITING)
     one.send(b"set k0 0 0 1\r\n1\r\nget k0\r\nflush_all\r\nget k1\r\n")
@@ -168,7 +168,7 @@ async def test_commands_behind_it_wait_for_it(one):
     await finished(one, executor)
 
 
-async def test_it_is_cancelled(one):
+async def test_the_get_is_cancelled(one):
     """A stop that does not wait any longer cancels it like this."""
     executor = await short(one, WAITING)
     (task,) = one.server.scheduler._tasks
@@ -178,7 +178,7 @@ async def test_it_is_cancelled(one):
     await finished(one, executor)
 
 
-async def test_it_is_cancelled_while_it_is_read_again(one):
+async def test_the_get_is_cancelled_while_the_item_is_read_again(one):
     executor = await short(one, WAITING)
     one.backend.gate.clear()
     one.backend.find(b"slow", None)
@@ -189,7 +189,7 @@ async def test_it_is_cancelled_while_it_is_read_again(one):
     await finished(one, executor)
 
 
-async def test_several_wait_and_each_has_its_turn(one):
+async def test_several_gets_wait_and_each_gets_room(one):
     order = [number % 5 for number in range(20)]
     executor = await short(one, WAITING)
     one.backend.begins = False

@@ -41,7 +41,7 @@ def test_the_token_is_accepted(file: Path, header: str) -> None:
         "Basic AAAAA",
     ],
 )  # fmt: skip
-def test_anything_else_is_not(file: Path, header: str) -> None:
+def test_other_credentials_are_rejected(file: Path, header: str) -> None:
     assert not Token(str(file)).accepts(header)
 
 

@@ -12,13 +12,13 @@ from memlite.server.http.documents import Document, Recent
 from memlite.server.http.site import document_reply
 
 
-def test_it_is_compressed_once() -> None:
+def test_a_document_is_compressed_once() -> None:
     document = Document(b"text" * 100)
     assert gzip.decompress(document.compressed) == document.plain
     assert document.compressed is document.compressed
 
 
-def test_it_is_rebuilt_after_a_fifth_of_a_second() -> None:
+def test_a_document_is_rebuilt_after_a_fifth_of_a_second() -> None:
     made: list[bytes] = []
     now = 100.0
 

@@ -85,7 +85,7 @@ def test_a_connection_may_idle_between_requests(parts: Parts) -> None:
     assert overdue_after(guard, clock, 1)
 
 
-def test_it_may_not_idle_for_ever(parts: Parts) -> None:
+def test_a_connection_may_not_idle_forever(parts: Parts) -> None:
     guard, clock, _, _ = parts
     guard.began()
     guard.ended()

@@ -30,6 +30,6 @@ def test_share(option: str | None, sampler: str | None, argument: str | None, ev
 @pytest.mark.parametrize(
     ("sampler", "argument"), [("xray", "1"), ("traceidratio", "2"), ("traceidratio", "nan")]
 )
-def test_what_does_not_exist(sampler: str, argument: str) -> None:
+def test_unknown_samplers_and_invalid_arguments_are_refused(sampler: str, argument: str) -> None:
     with pytest.raises(StartError, match="OTEL_TRACES_SAMPLER"):
         traced_one_in(None, {"OTEL_TRACES_SAMPLER": sampler, "OTEL_TRACES_SAMPLER_ARG": argument})

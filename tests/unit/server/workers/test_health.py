@@ -22,7 +22,9 @@ from tests.support.waiting import wait_until
 CHECK = 0.1
 MILLISECOND = 1_000_000
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says that")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux reports the states of threads"
+)
 
 
 def check(watch: Watch, now: ThreadState | None, beat: int = 1, work: int = 1) -> None:
@@ -114,7 +116,7 @@ def test_a_sleeper_may_wait_for_a_worker_without_a_processor() -> None:
     sleeper, other = watched(asleep(), 1), watched(waiting(), 1)
     assert stuck_workers([sleeper, other]) == []
     assert stuck_workers([sleeper, watched(waiting(), 0.1)]) == [sleeper]
-    assert stuck_workers([watched(asleep(), 6), other]), "but not for ever"
+    assert stuck_workers([watched(asleep(), 6), other]), "but not forever"
 
 
 def test_one_sleeper_is_stuck_and_none_if_another_worker_is() -> None:
@@ -164,7 +166,7 @@ def child(code: str) -> "subprocess.Popen[bytes]":
         ("import time\nprint('ready', flush=True)\ntime.sleep(600)", True, "T"),
     ],
 )
-def test_the_kernel_tells(code: str, stop: bool, state: str) -> None:
+def test_thread_states_are_read_from_the_kernel(code: str, stop: bool, state: str) -> None:
     with child(code) as process:
         try:
             if stop:
