@@ -1,6 +1,6 @@
-/* Input of a connection whose commands a runner carries out: the counterpart of `Connection.data_received`; see there.
+/* Input of a connection whose commands a runner carries out: the counterpart of `Connection.receive_by_runner`; see there.
 
-A `Receiver` takes the place of that method in a class. Bound to a connection, it passes the input to the runner and the
+A `Receiver` takes the place of `data_received` in a class. Bound to a connection, it passes the input to the runner and the
 reply to the transport. Input that the runner leaves, and all input while there is no runner, goes to the methods in Python.
 Called without input, it takes the connection's next turn (turns.h).
 It is stateless: the state of a connection is stored in the connection. */
@@ -13,7 +13,7 @@ It is stateless: the state of a connection is stored in the connection. */
 #include "../../core/sending.h"
 #include "../../core/slots.h"
 
-#define VERSION 4  /* of the interface: a module compiled for another version is not used */
+#define VERSION 5  /* of the interface: a module compiled for another version is not used */
 
 enum { MOST_TRANSPORTS = 4, UNKNOWN = -2, NONE = -1 };
 
@@ -27,7 +27,7 @@ typedef struct {
     PyObject *serving, *yielded;  /* states */
     Py_ssize_t full_read;  /* bytes */
     PyObject *serve_rest, *write, *take_turn, *resume_reading, *is_closing, *call_together, *slow_down,
-        *own_executor, *share_executor;  /* names of methods */
+        *own_executor, *share_executor, *keep;  /* names of methods */
     PyObject *next_turn, *intake, *scheduler;  /* names of other attributes */
     /* Types of transports with such sockets, and their method that returns the number of unsent bytes. */
     struct { PyTypeObject *type; PyObject *unsent; } plain[MOST_TRANSPORTS];
@@ -163,10 +163,14 @@ static PyObject *receive(PyObject *bound, PyObject *const *args, size_t flags, P
     if (!PyVectorcall_NARGS(flags) && !names) return take_turn(r, b);
     if (PyVectorcall_NARGS(flags) != 1 || names) return PyErr_Format(PyExc_TypeError, "data_received takes one argument");
     PyObject *run = get(connection, &r->run), *out, *reply = NULL, *done = NULL;
-    int serving = run ? run != Py_None ? is(connection, &r->state, r->serving) : 0 : -1;
+    if (run == Py_None) {
+        Py_DECREF(run);
+        return call(r->otherwise, connection, args[0]);
+    }
+    int serving = run ? is(connection, &r->state, r->serving) : -1;
     if (serving < 1) {
         Py_XDECREF(run);
-        return serving < 0 ? NULL : call(r->otherwise, connection, args[0]);
+        return serving < 0 ? NULL : call_method(connection, r->keep, args[0]);
     }
     if ((out = list_for_replies(r, connection))) reply = call(run, args[0], out);
     if (reply == Py_None) {
@@ -251,7 +255,8 @@ static int Receiver_init(Receiver *r, PyObject *args, PyObject *kwargs) {
         {&r->serve_rest, "_serve_rest"}, {&r->write, "write"}, {&r->take_turn, "_take_turn"}, {&r->resume_reading, "_resume_reading"},
         {&r->is_closing, "is_closing"}, {&r->call_together, "call_together"}, {&r->next_turn, "next_turn"},
         {&r->intake, "intake"}, {&r->scheduler, "scheduler"}, {&r->slow_down, "slow_down"},
-        {&r->own_executor, "_own_executor"}, {&r->share_executor, "_share_executor"}};
+        {&r->own_executor, "_own_executor"}, {&r->share_executor, "_share_executor"},
+        {&r->keep, "_keep_for_next_turns"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (!(*others[i].to = PyUnicode_InternFromString(others[i].name))) return -1;
     return (r->otherwise = PyObject_GetAttrString(type, "data_received")) ? 0 : -1;
@@ -293,7 +298,7 @@ static void Receiver_dealloc(Receiver *r) {
     PyObject_GC_UnTrack(r);
     Receiver_clear(r);
     PyObject *attributes[] = {r->serve_rest, r->write, r->take_turn, r->resume_reading, r->is_closing, r->call_together, r->next_turn,
-                              r->intake, r->scheduler, r->slow_down, r->own_executor, r->share_executor};
+                              r->intake, r->scheduler, r->slow_down, r->own_executor, r->share_executor, r->keep};
     for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++) Py_XDECREF(attributes[i]);
     Field *fields[] = {&r->run, &r->out, &r->clock, &r->second, &r->last_command, &r->transport, &r->state, &r->counters,
                        &r->services, &r->pending_input, &r->begin, &r->held, &r->all_held, &r->unsent, &r->stream, &r->writable,

@@ -324,20 +324,6 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Serve the input, or keep it if earlier input is still waiting."""
-        run = self._run_commands
-        if run is not None:
-            if self._state is not _SERVING:  # it has yielded: see turns.h
-                self._counters.bytes_read += len(data)
-                self._keep_for_later(data)
-                return
-            reply = run(data, self.out)
-            if reply is not None:
-                self.last_command = self._clock.second
-                if reply:
-                    self._transport.write(reply)
-                return
-            self._serve_rest(data)
-            return
         counters = self._counters
         size = len(data)
         counters.bytes_read += size
@@ -378,6 +364,32 @@ class Connection(asyncio.Protocol):
             self._keep_for_later(data)
         elif self._services.runner is None or not self._return_to_runner(data):
             self._serve(data)
+
+    def receive_by_runner(self, data: bytes) -> bool:
+        """Let the runner serve the input, if it may be used; the counterpart of the receiver in C.
+
+        Returns:
+            False if it may not be used: the input is left to `data_received`.
+        """
+        run = self._run_commands
+        if run is None:
+            return False
+        if self._state is not _SERVING:
+            self._keep_for_next_turns(data)
+            return True
+        reply = run(data, self.out)
+        if reply is None:
+            self._serve_rest(data)
+            return True
+        self.last_command = self._clock.second
+        if reply:
+            self._transport.write(reply)
+        return True
+
+    def _keep_for_next_turns(self, data: bytes) -> None:
+        """Keep input of a connection that has yielded, but has not left the runner: see turns.h."""
+        self._counters.bytes_read += len(data)
+        self._keep_for_later(data)
 
     def _can_serve(self, item: Item) -> bool:
         return cast("FastGets", self._services.execution.fast_gets).can_serve(item)

@@ -14,7 +14,7 @@ from memlite.telemetry.counters import Counters
 
 __all__ = ["NATIVE", "connection_type", "descriptor"]
 
-_VERSION: Final = 4
+_VERSION: Final = 5
 """Must match `_native.c`."""
 
 NATIVE: Final[Any] = extension("memlite.server.connections._native", _VERSION)
@@ -47,11 +47,25 @@ def connection_type(runner: Runner | None, kind: type[Connection] = Connection) 
         runner: carries out the commands; None without one.
         kind: the base class.
     """
-    if NATIVE is None or runner is None:
+    if runner is None:
         return kind
+    if NATIVE is None:
+        return _in_python(kind)
     yielded = TRANSITIONS[State.SERVING, Event.SHARE_USED]
     receiver = NATIVE.Receiver(
         kind, Clock, descriptor, Counters, Intake, State.SERVING, yielded, FULL_READ
     )
     methods = {"__slots__": (), "data_received": receiver, "_next_turn": receiver}
     return type(f"Receiving{kind.__name__}", (kind,), methods)
+
+
+def _in_python(kind: type[Connection]) -> type[Connection]:
+    otherwise = kind.data_received
+
+    def data_received(connection: Connection, data: bytes) -> None:
+        if not connection.receive_by_runner(data):
+            otherwise(connection, data)
+
+    return type(
+        f"Running{kind.__name__}", (kind,), {"__slots__": (), "data_received": data_received}
+    )

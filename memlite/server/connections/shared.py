@@ -55,9 +55,6 @@ class SharedConnection(PassedConnection):
 
     def data_received(self, data: bytes) -> None:
         """Serve the input; the fast path of `Connection.data_received`."""
-        if self._run_commands is not None:  # without the receiver in C
-            super().data_received(data)
-            return
         counters = self._counters
         size = len(data)
         counters.bytes_read += size

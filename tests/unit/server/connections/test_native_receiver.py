@@ -67,6 +67,9 @@ class Stub:
     def _serve_rest(self, data):
         self.seen.append(("serve rest", data))
 
+    def _keep_for_next_turns(self, data):
+        self.seen.append(("kept", data))
+
     def _own_executor(self):
         self.seen.append(("executor for", self._out))
 
@@ -123,6 +126,13 @@ def test_without_a_runner_the_method_in_python_is_called(kind):
     connection.data_received(b"get a\r\n")
     assert connection.seen == [("in Python", b"get a\r\n")]
     assert connection.last_command == 0
+
+
+def test_input_between_turns_is_kept(kind):
+    connection = kind(Transport())
+    connection._state = State.YIELDED
+    connection.data_received(b"get a\r\n")
+    assert connection.seen == [("kept", b"get a\r\n")]
 
 
 def test_input_left_by_the_runner_is_processed(kind):

@@ -11,9 +11,11 @@ from tests.unit.server.connections.test_fast_path import END, K2, Client, K, Tra
 TURN = 20 * (K + END)
 
 
-@pytest.fixture(params=["native", "fast"])
-def client(request):
-    return Client(request.param)
+@pytest.fixture(params=["native", "runner", "fast"])
+def client(request, monkeypatch):
+    if request.param == "runner":  # in C, without the receiver in C
+        monkeypatch.setattr(native_receiver, "NATIVE", None)
+    return Client("fast" if request.param == "fast" else "native")
 
 
 def connect(client):
