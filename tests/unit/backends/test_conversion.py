@@ -43,7 +43,7 @@ def test_a_key_that_the_text_protocol_cannot_express_is_kept_beside_the_item(key
     assert record_of(key, item) == Record(key, b"v", 5, meta_flags=expected)
 
 
-def test_an_item_without_more_becomes_a_record():
+def test_a_plain_item_becomes_a_record():
     item = Item(wire_form(b"k", 3, b"value"), 0)
     record = record_of(b"k", item)
     assert (record.key, record.value, record.flags) == (b"k", b"value", 3)

@@ -42,7 +42,7 @@ async def test_a_copy_is_shown_until_it_is_too_old(slow, near):
     assert slow.calls["get"] == 2
 
 
-async def test_the_age_counts_from_the_question(slow, near):
+async def test_the_age_counts_from_the_request(slow, near):
     await slow.store(b"key", b"1")
     slow.after.clear()
     asking = asyncio.ensure_future(value(near))
@@ -286,7 +286,7 @@ async def test_closing_waits_for_requests_under_way(slow, near):
     assert await asking is None
 
 
-async def test_64_that_miss_many_keys_at_once_ask_for_each_once(slow, near):
+async def test_64_readers_that_miss_many_keys_fetch_each_once(slow, near):
     keys = [b"key%d" % number for number in range(20)]
     for key in keys:
         await slow.store(key, key)

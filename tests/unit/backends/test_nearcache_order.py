@@ -84,7 +84,7 @@ async def gets(near):
 async def test_gets_sees_a_set_that_is_not_acknowledged_and_get_sees_it_from_then_on(slow, near):
     await near.put(of(b"old"))
     setting = await unanswered(slow, near.put(of(b"new")))
-    assert await get(near) == b"old"  # may be: the set is not acknowledged
+    assert await get(near) == b"old"  # allowed: the set is not acknowledged yet
     assert await gets(near) == b"new"
     assert await get(near) == b"new"
     await setting.release()
@@ -145,7 +145,7 @@ async def test_a_fetch_that_gets_overtakes_leaves_no_copy_and_is_not_shared(slow
     await slow.store(KEY, b"new")
     assert await gets(near) == b"new"
     assert await get(near) == b"new"
-    assert (await fetching.release()).value == b"old"  # asked for before
+    assert (await fetching.release()).value == b"old"  # the fetch began before the change
     assert await get(near) == b"new"
 
 
@@ -158,7 +158,7 @@ async def test_a_fetch_that_another_fetch_overtakes_leaves_no_copy(slow, near):
     second = await unanswered(slow, near.get_cached(KEY))
     await slow.store(KEY, b"newer")
     assert (await first.release()).value == b"newer"
-    assert (await second.release()).value == b"older"  # asked for before
+    assert (await second.release()).value == b"older"  # read before the last change
     assert await get(near) == b"newer"
 
 
@@ -178,7 +178,7 @@ async def test_a_write_that_fails_after_gets_has_shown_it(slow, near, lost):
     assert await get(near) == seen == (b"new" if lost else b"old")
 
 
-async def test_of_overlapping_writes_one_is_acknowledged_and_gets_has_shown_the_other(slow, near):
+async def test_overlapping_writes_one_acknowledged_and_the_other_shown_by_gets(slow, near):
     await near.put(of(b"0"))
     first = await unanswered(slow, near.put(of(b"1")))
     second = await unanswered(slow, near.put(of(b"2")))
@@ -194,7 +194,7 @@ async def test_a_read_that_spans_a_write_leaves_nothing_older(slow, near):
     await near.put(of(b"old"))
     reading = await unanswered(slow, near.get(KEY))
     await near.put(of(b"new"))
-    assert (await reading.release()).value == b"old"  # asked for before
+    assert (await reading.release()).value == b"old"  # the read began before the write
     assert await get(near) == b"new"
 
 
@@ -216,7 +216,7 @@ async def test_a_flush_that_gets_has_shown_is_shown_by_get(slow, near):
 
 
 async def test_another_server_s_flush_that_gets_has_shown_is_shown_by_get(slow, near):
-    """A flushed record keeps its version: only its expiry tells."""
+    """A flushed record keeps its version; only its expiry shows the flush."""
     await near.put(of(b"old"))
     record = await slow.inner.get(KEY)
 

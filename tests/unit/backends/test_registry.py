@@ -103,12 +103,12 @@ def test_a_plugin_that_cannot_be_imported():
 
 
 @pytest.mark.usefixtures("plugin")
-def test_plugins_are_among_the_known():
+def test_plugins_are_among_the_known_schemes():
     with pytest.raises(ConfigError, match="rediss://, sqlite://, valkey://"):
         make("other://")
 
 
-def test_nothing_is_imported_before_it_is_asked_for():
+def test_nothing_is_imported_before_it_is_needed():
     code = (
         "import sys, memlite.server.server;"
         "print([n for n in ('memlite.backends.gcs', 'aiohttp', 'google.cloud', 'orjson',"

@@ -33,7 +33,7 @@ async def put(backend, value, key=b"key"):
     await backend.put(Record(key, value))
 
 
-async def test_of_many_sets_the_last_is_stored(slow, held):
+async def test_only_the_last_of_many_sets_is_stored(slow, held):
     for number in range(100):
         await put(held, b"%d" % number)
         assert held.peek_cached(b"key").value == b"%d" % number
@@ -92,7 +92,7 @@ async def test_items_being_stored_are_shown_and_followed_in_order(slow, held):
     assert await slow.value(b"key") == b"2"
 
 
-async def test_beyond_the_bound_sets_go_through(slow, held):
+async def test_sets_beyond_the_bound_are_not_held(slow, held):
     await put(held, b"x" * 8_000, b"large")
     await put(held, b"x" * 2_000, b"other")
     assert await slow.value(b"large") is None

@@ -300,7 +300,7 @@ def test_a_reply_of_many_parts_is_limited(shape, part, whole):
     assert caught.value.fault is Fault.TOO_LARGE
 
 
-def test_the_limit_of_a_reply_is_for_each():
+def test_the_limit_applies_to_each_reply():
     reader = reader_of(*[Shape.ROWS] * 100, reply_length=30)
     assert len(list(reader.feed(b"STAT a 1\r\nEND\r\n" * 100))) == 100
     stream = reader_of(Shape.STREAM, reply_length=30)

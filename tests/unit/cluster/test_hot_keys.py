@@ -33,7 +33,7 @@ def test_manual_promotions_are_not_automatic() -> None:
     assert promote(automatic, [b"a"], 6) == (replace(automatic[0], automatic=False),)
 
 
-def test_there_are_not_too_many() -> None:
+def test_the_number_of_hot_keys_is_limited() -> None:
     listed = promote((), [b"%d" % number for number in range(64)], 1)
     with pytest.raises(ConfigError, match=r"65 hot keys, .* exceed the limit of 64"):
         promote(listed, [b"a"], 2)
@@ -47,7 +47,7 @@ def test_a_key_that_cannot_be_sent(key: bytes) -> None:
         promote((), [key], 1)
 
 
-def test_the_document_has_them() -> None:
+def test_the_document_contains_hot_keys() -> None:
     document = Document(7, MEMBERS)
     assert b"hot_keys" not in document.encode()
     changed = document.with_hot_keys(promote((), [b"a\xff"], 8), 0)
@@ -76,7 +76,7 @@ def test_invalid_hot_keys(entry: object) -> None:
         Document.decode(json.dumps({**fields, "hot_keys": [entry]}).encode())
 
 
-def test_they_are_shown() -> None:
+def test_hot_keys_are_shown() -> None:
     listed = demote(promote(promote((), [b"a b"], 3), [b"c"], 4, automatic=True), [b"a b"], 5)
     document = Document(5, MEMBERS, hot_keys=listed)
     assert as_text(document).splitlines()[-2:] == [

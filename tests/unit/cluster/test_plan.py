@@ -116,7 +116,7 @@ def test_wrong_changes(add: list[str], remove: list[str], message: str) -> None:
         changed(parse_nodes("a:1,b:1"), add, remove)
 
 
-def test_copies_are_counted_where_they_are_new() -> None:
+def test_only_new_copies_are_counted() -> None:
     before = parse_nodes("a:1,b:1,c:1", replicas=2)
     after = changed(before, ["d:1"], [])
     counted = surveys(before, after)

@@ -46,7 +46,7 @@ def test_what_happens_when_a_node_fails(tmp_path: Path) -> None:
     assert topology.nodes == (Node("a", Address("a", 11211)),)
 
 
-def test_the_name_counts_and_not_the_address(tmp_path: Path) -> None:
+def test_owners_depend_on_names_and_not_on_addresses(tmp_path: Path) -> None:
     nodes = '[[nodes]]\nname="a"\naddress="x:1"\n[[nodes]]\nname="b"\naddress="y:%d"\n'
     routers = [read(tmp_path, nodes % port).router() for port in (2, 3)]
     keys = [b"key:%d" % number for number in range(200)]
@@ -62,7 +62,7 @@ def test_the_name_counts_and_not_the_address(tmp_path: Path) -> None:
         ("jump", ["a:11211", "b:11212", "/run/socket"]),
     ],
 )
-def test_names_by_default_are_those_of_the_clients(hash_name: str, names: list[str]) -> None:
+def test_default_names_are_those_that_clients_use(hash_name: str, names: list[str]) -> None:
     nodes = parse_nodes("a, b:11212,/run/socket", hash_name).nodes
     assert [node.name for node in nodes] == names
 

@@ -641,14 +641,14 @@ def test_times_without_a_unit_are_refused(text):
     )
 
 
-def test_times_that_are_less_than_can_be_measured_are_refused():
+def test_times_too_short_to_be_measured_are_refused():
     assert refused(["--slow-log", "0.0001us"]) == (
         "--slow-log: must be at least 1ns, or 0 for none, not 0.0001us"
     )
 
 
 @pytest.mark.parametrize("path", ["/v1/metrics", "/v1/traces/"])
-def test_the_receiver_is_given_without_a_path_of_its_own(path):
+def test_the_receiver_is_given_without_the_path_of_a_signal(path):
     assert refused(["--otlp", f"http://localhost:4318{path}"]).startswith(
         "--otlp: must be the URL without /v1/metrics or /v1/traces"
     )

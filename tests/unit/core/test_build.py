@@ -21,7 +21,7 @@ def test_the_build_is_that_of_the_parsers():
 
 
 @pytest.mark.skipif(running_build() == "compiled", reason="a compiled build is described as such")
-def test_the_build_tells_of_the_modules_in_c(monkeypatch):
+def test_the_description_mentions_modules_in_c(monkeypatch):
     there = importlib.util.find_spec("memlite.server.execution._native") is not None
     words = ("interpreted", "with C modules") if there else ("pure", "pure Python")
     monkeypatch.delenv("MEMLITE_NO_EXTENSIONS", raising=False)

@@ -54,9 +54,9 @@ def test_a_pipe_with_a_writer(tmp_path: Path, pieces: list[bytes]) -> None:
 def test_a_pipe_that_does_not_end(tmp_path: Path, patience: float) -> None:
     path = pipe(tmp_path)
     text = f"not a regular file, and no end of input within {patience:g} s"
-    with pytest.raises(TimeoutError) as nobody:
+    with pytest.raises(TimeoutError) as no_writer:
         read_whole(path, LIMIT, patience)
-    assert nobody.value.strerror == text
+    assert no_writer.value.strerror == text
     descriptor = os.open(path, os.O_RDWR)
     try:
         os.write(descriptor, b"part")
@@ -72,7 +72,7 @@ def test_devices() -> None:
         read_whole("/dev/zero", LIMIT)
 
 
-def test_files_that_others_may_open(tmp_path: Path) -> None:
+def test_pipes_devices_and_sockets_are_not_regular(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     for harmless in (file, tmp_path, tmp_path / "absent"):

@@ -98,7 +98,7 @@ def test_classes_do_not_hide_each_other(text: Log) -> None:
     assert text.lines() == [f"memlite: error: {name}" for name in ("one", "two", "rare", "rare")]
 
 
-def test_the_end_reports_messages_held_back(text: Log) -> None:
+def test_closing_reports_messages_held_back(text: Log) -> None:
     for _ in range(3):
         text.logger.info("failed", extra=failure("broken"))
     text.now += 1

@@ -15,7 +15,7 @@ def group_of(root: Path) -> Path:
     return group
 
 
-def test_cores_are_those_it_may_run_on_or_the_time_of_fewer(tmp_path: Path) -> None:
+def test_usable_cores_respect_affinity_and_the_cpu_limit(tmp_path: Path) -> None:
     available = len(os.sched_getaffinity(0))
     assert usable_cores(tmp_path) == available
     limit = group_of(tmp_path) / "cpu.max"

@@ -168,7 +168,7 @@ def test_counting_a_non_number_is_neither_hit_nor_miss(one):
 
 
 @pytest.mark.parametrize("value", [b"10", b"99"])
-def test_counting_in_place_leaves_it_known_whether_it_was_read(one, value):
+def test_counting_in_place_preserves_whether_the_item_was_read(one, value):
     one.set(b"n", value)
     one.engine.incr(b"n", 0)
     assert not one.engine.peek(b"n").fetched

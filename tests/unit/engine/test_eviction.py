@@ -51,7 +51,7 @@ def held(one):
     return [key for key, _ in one.engine.table.scan()]
 
 
-def test_evictions_are_counted_by_how_they_were_used(full):
+def test_evictions_are_counted_by_how_the_items_were_used(full):
     full.engine.fetch(b"c")
     full.engine.touch(b"b", 100)
     full.wait(7)
@@ -69,7 +69,7 @@ def test_evictions_are_counted_by_how_they_were_used(full):
     assert not any(sizes.evictions[2:])
 
 
-def test_evicting_an_expired_item_is_reclaiming():
+def test_evicting_an_expired_item_counts_as_reclaiming():
     one = Fixture(3 * size_of(b"a", b"value", expires=START))
     for key in (b"a", b"b", b"c"):
         one.set(key, exptime=10)

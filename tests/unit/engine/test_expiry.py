@@ -83,7 +83,7 @@ def test_touch(one):
     assert one.counted("cmd_get", "cmd_set") == (0, 1)
 
 
-def test_touch_with_zero_keeps_for_ever_and_negative_ends_at_once(one):
+def test_touch_with_zero_never_expires_and_negative_expires_at_once(one):
     one.set(b"a", exptime=10)
     one.engine.touch(b"a", 0)
     one.wait(1000)
@@ -181,7 +181,7 @@ def test_delayed_flush_at_a_unix_time(one):
     assert one.value(b"a") is None
 
 
-def test_delayed_flush_at_a_time_gone_by_is_now(one):
+def test_delayed_flush_at_a_past_time_is_immediate(one):
     one.set(b"a")
     one.engine.flush_all(int(START) - 100)
     assert one.value(b"a") is None

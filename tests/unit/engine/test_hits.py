@@ -43,7 +43,7 @@ def test_hit_copies_no_value(one):
         b" get a\r\n", b"a\r\n", b"a", b"",
     ],
 )  # fmt: skip
-def test_hit_does_nothing_where_it_returns_none(one, line):
+def test_hit_changes_nothing_when_it_returns_none(one, line):
     one.set(b"flushed")
     one.engine.flush_all(0)
     one.set(b"a")
@@ -54,7 +54,7 @@ def test_hit_does_nothing_where_it_returns_none(one, line):
     assert state(one) == before
 
 
-def test_hit_leaves_gets_to_count_to_prefixes(one):
+def test_hit_returns_none_while_prefixes_are_counted(one):
     one.set(b"user:1")
     one.engine.observe(PrefixStats(), None)
     assert one.engine.try_get(b"get user:1\r\n") is None

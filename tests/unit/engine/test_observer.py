@@ -41,7 +41,7 @@ def one():
     return one
 
 
-def test_why_there_is_no_item(one):
+def test_the_reasons_for_misses_are_reported(one):
     one.set(b"gone", exptime=5)
     one.set(b"flushed")
     one.wait(10)
@@ -71,7 +71,7 @@ def test_no_room(one):
 
 
 @pytest.mark.parametrize("commands", [True, False])
-def test_evictions_are_told_whether_or_not_commands_are(commands):
+def test_evictions_are_reported_whether_or_not_commands_are(commands):
     one = Fixture(size_of(b"a", b"x"))
     notes = Notes(commands)
     one.engine.observe(None, notes)

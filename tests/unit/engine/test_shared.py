@@ -24,7 +24,7 @@ def test_adding_makes_room_in_the_index() -> None:
 
 
 @pytest.mark.parametrize("kind", [SharedEngine, PlainSharedEngine])
-def test_a_number_of_any_length_has_room_with_its_unique(kind: type[SharedEngine]) -> None:
+def test_a_number_of_any_length_has_room_for_a_unique(kind: type[SharedEngine]) -> None:
     mapping = Mapping(4 * MEGABYTE, 64 * 1024, 2)
     engine = kind(SharedItems(mapping, 4 * MEGABYTE), Clock(), Counters(), item_size=64 * 1024)
     chance = random.Random(3)
@@ -40,4 +40,4 @@ def test_a_number_of_any_length_has_room_with_its_unique(kind: type[SharedEngine
         assert (counted.outcome, counted.number) == (Outcome.STORED, 1)
         found = engine.fetch(b"n")
         assert found is not None
-        assert found.unique not in (0, number), "it has a new one"
+        assert found.unique not in (0, number), "the item has a new unique"

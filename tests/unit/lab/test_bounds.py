@@ -43,7 +43,7 @@ def test_exact_solutions_lie_within(
     assert narrow.throughput[1] <= wide.throughput[1] * (1 + 1e-9)
 
 
-def test_one_client_is_alone() -> None:
+def test_one_client_never_queues() -> None:
     bounds = balanced_job_bounds([Station("a", 1.0, 3), Station("b", 2.0, 0)], 1, 1.0)
     assert bounds.response_time == pytest.approx((3.0, 3.0))
 

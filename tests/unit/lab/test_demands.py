@@ -31,7 +31,7 @@ def measured(stations: list[Station], noise: float, seed: int, think: float = 0.
     return [states[n - 1].throughput * float(random.lognormal(0, noise)) for n in CLIENTS]
 
 
-def test_a_fit_covers_the_demand_as_often_as_it_says() -> None:
+def test_intervals_of_fits_cover_the_demand_as_often_as_claimed() -> None:
     truth = [Station("server", 0.005, 2), Station("network", 0.001, 0)]
     guess = [Station("server", 0.0, 2), Station("network", 0.0, 0)]
     covered = 0
@@ -44,13 +44,13 @@ def test_a_fit_covers_the_demand_as_often_as_it_says() -> None:
     assert covered >= 17  # of 20, at 95%
 
 
-def test_a_fit_beside_a_known_station_with_think_time() -> None:
+def test_a_fit_with_a_known_station_and_think_time() -> None:
     truth = [Station("proxy", 0.002), Station("node", 0.006, 3)]
     points = measured(truth, 0.0, 1, think=0.01)
     fit = fit_demands([truth[0], Station("node", 0.0, 3)], ["node"], CLIENTS, points, 0.01)
     assert fit.demands["node"].value == pytest.approx(0.006, rel=1e-5)
     assert [one.name for one in fit.stations] == ["proxy", "node"]
-    # With a wrong number of servers nothing fits as well.
+    # With a wrong number of servers, no demand fits as well.
     wrong = fit_demands([truth[0], Station("node", 0.0, 1)], ["node"], CLIENTS, points, 0.01)
     assert wrong.deviation > 0.1
 

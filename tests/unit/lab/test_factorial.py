@@ -46,7 +46,7 @@ def test_the_example_with_repetitions() -> None:
     assert [one.value for one in result.effects] == [21.5, 9.5, 5]
     assert [round(100 * one.variation, 2) for one in result.effects] == [78.88, 15.4, 4.27]
     assert round(100 * result.error_variation, 2) == 1.45
-    # The book has (39.08, 42.91), (19.58, 23.41), (7.58, 11.41) and (3.08, 6.91): it rounds before.
+    # The book has (39.08, 42.91), (19.58, 23.41), (7.58, 11.41) and (3.08, 6.91): it rounds early.
     assert result.mean_interval == pytest.approx((39.08, 42.92), abs=0.01)
     assert [one.interval for one in result.effects] == [
         pytest.approx(interval, abs=0.01)
@@ -322,7 +322,7 @@ def test_nineteen_of_twenty_intervals_contain_the_true_value() -> None:
     assert wrong <= 23
 
 
-def test_without_repetitions_nothing_is_told_from_chance() -> None:
+def test_without_repetitions_nothing_is_significant() -> None:
     result: FactorialResult = analyse_factorial(["memory", "cache"], WITHOUT_REPETITIONS)
     assert result.error_freedom == 0
     assert [one.p_value for one in result.effects] == [None] * 3
@@ -356,14 +356,14 @@ def test_responses_without_variation_favour_no_model() -> None:
         (["a"], {(0,): [1.0], (1,): [1e200]}, "small enough to be squared"),
     ],
 )
-def test_what_cannot_be_analysed(
+def test_experiments_that_cannot_be_analysed(
     factors: list[str], responses: dict[tuple[int, ...], list[float]], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
         analyse_factorial(factors, responses)
 
 
-def test_a_confidence_is_a_share() -> None:
+def test_the_order_and_the_confidence_are_checked() -> None:
     with pytest.raises(ValueError, match="order"):
         analyse_factorial(["a"], {(0,): [1.0], (1,): [2.0]}, order=0)
     with pytest.raises(ValueError, match="confidence"):

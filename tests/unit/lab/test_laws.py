@@ -134,7 +134,7 @@ def test_littles_law_holds_in_a_simulation(load: float) -> None:
     assert check_open_loop(number, throughput * 0.95, response, 200.0).holds is False
 
 
-def test_requests_that_the_ends_cut_off_widen_littles_tolerance() -> None:
+def test_requests_cut_off_at_the_ends_widen_littles_tolerance() -> None:
     check = check_open_loop(10.0, 1000.0, 0.0105, length=10.0, cut_off=12, longest=0.5)
     assert check.difference == pytest.approx(0.05)
     assert check.tolerance == pytest.approx(12 * 0.5 / 100)

@@ -20,7 +20,7 @@ STATIONS = st.lists(
 
 
 def test_a_timesharing_system() -> None:
-    """Mean value analysis by hand, one client more at a time."""
+    """Mean value analysis by hand, adding one client at a time."""
     stations, think_time = (CPU, DISK_A, DISK_B), 4.0
     lengths = [0.0, 0.0, 0.0]
     for state in exact_mva(stations, 20, think_time):
@@ -98,7 +98,7 @@ def test_one_station_with_rates_is_a_birth_death_process(
 
 @given(STATIONS, st.integers(1, 20), st.floats(0, 5))
 @settings(max_examples=25)
-def test_servers_are_a_kind_of_rates(
+def test_several_servers_are_equivalent_to_rates(
     stations: list[Station], clients: int, think_time: float
 ) -> None:
     again = [
@@ -156,7 +156,7 @@ def test_stations_with_rates_solve_the_balance_equations() -> None:
 
 @given(STATIONS, st.integers(1, 60), st.floats(0, 20))
 @settings(max_examples=25)
-def test_the_approximation_is_near(
+def test_the_approximation_is_close(
     stations: list[Station], clients: int, think_time: float
 ) -> None:
     exact = exact_mva(stations, clients, think_time)[-1]

@@ -50,12 +50,12 @@ def test_the_interval_covers_the_knee() -> None:
     found = [measured(usl, random) for _ in range(200)]
     covered = [one.knee_interval[0] < knee <= one.knee_interval[1] for one in found]
     assert np.mean(covered) >= 0.95
-    # And it is not wide.
+    # The interval is not wide.
     assert np.mean([one.knee_interval[0] >= 12 for one in found]) > 0.9
     assert np.mean([one.knee_interval[1] <= 48 for one in found]) > 0.9
 
 
-def test_what_is_certain_is_true() -> None:
+def test_states_called_certain_are_true() -> None:
     random = np.random.default_rng(2)
     truth = {load.clients: load.state for load in measured(usl).loads}
     wrong = 0
@@ -73,7 +73,7 @@ def test_throughput_that_does_not_saturate(power: float, spread: float, above: f
     found = measured(lambda n: 100.0 * n**power, np.random.default_rng(3), spread)
     assert found.clients(LoadState.UNDER) == tuple(CLIENTS)
     assert found.knee is None
-    # The last load is certain only if growth is in proportion, and that is not for lack of data.
+    # The last load is certain only if growth is proportional; more data would not change that.
     assert found.knee_interval == (above, math.inf)
     where = "is" if above == 64 else "may be"
     assert (
@@ -128,7 +128,7 @@ def test_power_needs_response_times() -> None:
     assert find_saturation(clients, throughput).most_power is None
 
 
-def test_one_repetition_is_certain_of_nothing() -> None:
+def test_with_one_repetition_nothing_is_certain() -> None:
     found = find_saturation(CLIENTS, [[usl(one)] for one in CLIENTS])
     assert not any(load.certain for load in found.loads)
     assert found.knee == 24

@@ -48,7 +48,7 @@ def test_three_points_have_no_intervals() -> None:
     assert "3 points are too few to fit three parameters reliably." in fit.warnings
 
 
-def test_intervals_cover_the_parameters_as_often_as_they_say() -> None:
+def test_intervals_cover_the_parameters_as_often_as_claimed() -> None:
     random = np.random.default_rng(3)
     covered = np.zeros(3)
     rounds = 200
@@ -76,7 +76,7 @@ def test_throughput_that_only_levels_off_has_no_peak() -> None:
     assert fit.peak_throughput == pytest.approx(10_000, rel=0.05)
 
 
-def test_a_peak_far_away_is_not_believed() -> None:
+def test_a_peak_far_beyond_the_loads_is_not_believed() -> None:
     fit = fit_scalability(
         CLIENTS[:5], [law(one) * (1 + 0.001 * (-1) ** one) for one in CLIENTS[:5]]
     )
@@ -84,7 +84,7 @@ def test_a_peak_far_away_is_not_believed() -> None:
     assert any("too few to fit three" in warning for warning in fit.warnings)
 
 
-def test_throughput_that_has_nothing_to_do_with_it() -> None:
+def test_throughput_that_does_not_follow_the_law() -> None:
     fit = fit_scalability([1, 2, 3, 4, 5, 6, 7, 8], [9, 2, 8, 1, 9, 2, 7, 3])
     assert any("explains only" in warning for warning in fit.warnings)
 
@@ -108,7 +108,7 @@ def test_points_that_cannot_be_fitted(
         fit_scalability(clients, throughput)
 
 
-def test_the_peak_and_the_band_are_covered_as_often_as_they_say() -> None:
+def test_the_peak_and_the_band_are_covered_as_often_as_claimed() -> None:
     random = np.random.default_rng(4)
     clients = CLIENTS * 3
     peak = math.sqrt((1 - CONTENTION) / COHERENCY)
@@ -130,7 +130,7 @@ def test_the_peak_and_the_band_are_covered_as_often_as_they_say() -> None:
     assert (covered / rounds > 0.90).all(), covered
 
 
-def test_a_peak_that_is_not_there_has_no_upper_bound() -> None:
+def test_without_a_peak_its_interval_has_no_upper_bound() -> None:
     random = np.random.default_rng(5)
     clients = CLIENTS * 3
     points = [1000 * one / (1 + 0.05 * (one - 1)) * random.normal(1, 0.02) for one in clients]
@@ -139,7 +139,7 @@ def test_a_peak_that_is_not_there_has_no_upper_bound() -> None:
     assert any("may be 0" in warning for warning in fit.warnings)
 
 
-def test_without_freedom_there_is_no_band() -> None:
+def test_without_degrees_of_freedom_there_is_no_band() -> None:
     fit = fit_scalability([1, 2, 3], [10, 19, 27])
     assert fit.band(2) == (0, math.inf)
     assert fit.peak_clients_interval == (1, math.inf)

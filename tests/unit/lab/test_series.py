@@ -56,7 +56,7 @@ def test_a_series_too_short_or_without_a_steady_state_has_no_cut() -> None:
     assert mser([1.0] * 49) is None
     assert mser([float(one) for one in range(100)]) is None
     assert not find_transients([1.0 + one**4 for one in range(100)]).settles
-    # A straight line has no end of a warm-up; it is the trend that shows it is not steady.
+    # In a straight line no warm-up ends; its trend shows that it is not steady.
     assert not find_trend([float(one) for one in range(100)]).steady
     short = find_transients([1.0] * 49)
     assert (short.known, short.settles, short.warm_up) == (False, True, 0)
@@ -83,7 +83,7 @@ def test_a_known_cool_down_is_found() -> None:
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.5])
-def test_a_steady_series_has_neither(correlation: float) -> None:
+def test_a_steady_series_has_no_transients(correlation: float) -> None:
     random = np.random.default_rng(4)
     cuts = [find_transients([*noise(random, 120, correlation)]) for _ in range(200)]
     assert sum(not cut.settles or cut.warm_up > 0 or cut.cool_down > 0 for cut in cuts) <= 10
@@ -156,7 +156,7 @@ def test_outliers() -> None:
 
 
 @pytest.mark.parametrize("count", [5, 7, 10, 22])
-def test_chance_makes_outliers_of_5_percent_of_samples_at_most(count: int) -> None:
+def test_at_most_5_percent_of_samples_have_outliers_by_chance(count: int) -> None:
     samples = np.random.default_rng(count).normal(100, 5, (4000, count))
     threshold = outlier_threshold(count)
     found = np.mean([bool(find_outliers([*one], threshold)) for one in samples])
@@ -164,7 +164,7 @@ def test_chance_makes_outliers_of_5_percent_of_samples_at_most(count: int) -> No
     assert 0.03 < found < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 4000)
 
 
-def test_the_threshold_of_more_values() -> None:
+def test_the_threshold_for_few_and_for_many_values() -> None:
     assert outlier_threshold(4) == outlier_threshold(5) == 8.0
     assert outlier_threshold(1000) == outlier_threshold(100_000) == 4.1
 
@@ -204,7 +204,7 @@ def test_chance_hardly_ever_looks_like_a_stall() -> None:
     assert found <= 12  # of 600
 
 
-def test_a_trend_of_which_only_the_values_left_out_are_above_0() -> None:
+def test_the_trend_is_0_if_only_omitted_values_are_above_0() -> None:
     assert find_trend([4500.0, *[0.0] * 44]).change == 0
 
 

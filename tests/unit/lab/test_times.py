@@ -25,7 +25,7 @@ def test_moments_do_not_depend_on_the_pieces() -> None:
     assert parts.sample.mean() == pytest.approx(values.mean())
 
 
-def test_exponential_times_are_rejected_as_often_as_the_test_says() -> None:
+def test_exponential_times_are_rejected_at_the_nominal_rate() -> None:
     rejected = 0
     for seed in range(80):
         times = of(np.random.default_rng(seed).exponential(0.005, 300))
@@ -44,7 +44,7 @@ def test_exponential_times_are_rejected_as_often_as_the_test_says() -> None:
         (np.repeat([0.0, 5.0], 500), 1.0),  # batches: every other time is 0
     ],
 )
-def test_others_are_rejected(values: np.ndarray, cv: float) -> None:
+def test_other_distributions_are_rejected(values: np.ndarray, cv: float) -> None:
     times = of(values)
     assert times.cv == pytest.approx(cv, rel=0.2)
     found = exponentiality(times)
@@ -53,7 +53,7 @@ def test_others_are_rejected(values: np.ndarray, cv: float) -> None:
     assert found.distance > 0.1
 
 
-def test_whole_microseconds_are_no_reason() -> None:
+def test_rounding_to_microseconds_causes_no_rejection() -> None:
     random = np.random.default_rng(3)
     begun = random.random(1000) * 1e6
     times = of(np.floor(begun + random.exponential(4.0, 1000)) - np.floor(begun))
@@ -65,7 +65,7 @@ def test_whole_microseconds_are_no_reason() -> None:
     assert raw.rejected
 
 
-def test_too_few_to_tell() -> None:
+def test_too_few_times_to_tell() -> None:
     assert exponentiality(of(np.ones(19))) is None
     assert exponentiality(of(np.zeros(100))) is None
     assert Times().cv == Times().variance == 0

@@ -36,11 +36,11 @@ def accepts(*operations):
 # Violations by servers
 
 
-def test_of_two_deletes_one_finds_the_item():
+def test_only_one_of_two_deletes_finds_the_item():
     item = op((0, 1), "set", "STORED", b"lock")
     assert accepts(item, op((2, 5), "delete", "DELETED"), op((3, 4), "delete", "NOT_FOUND"))
     assert not accepts(item, op((2, 5), "delete", "DELETED"), op((3, 4), "delete", "DELETED"))
-    # Unless it is set in between.
+    # Both may find it if it is set in between.
     again = op((3, 6), "set", "STORED", b"lock")
     assert accepts(item, again, op((2, 5), "delete", "DELETED"), op((3, 4), "delete", "DELETED"))
 
@@ -96,17 +96,17 @@ def test_a_set_does_not_arrive_after_a_later_one_was_acknowledged():
     first, second = op((0, 1), "set", "STORED", b"1"), op((2, 3), "set", "STORED", b"2")
     assert accepts(first, second, op((3.5, 4), "get", "HIT 2"))
     assert not accepts(first, second, op((3.5, 4), "get", "HIT 2"), op((7, 8), "get", "HIT 1"))
-    # A set whose client gave up may.
+    # A set whose client gave up may arrive later,
     given_up = replace(first, returned=NEVER, result=None)
     assert accepts(given_up, second, op((3.5, 4), "get", "HIT 2"), op((7, 8), "get", "HIT 1"))
-    # But not twice.
+    # but not twice.
     third = op((8.5, 9), "set", "STORED", b"3")
     assert not accepts(
         given_up, second, op((7, 8), "get", "HIT 1"), third, op((10, 11), "get", "HIT 1")
     )
 
 
-def test_a_command_of_a_server_that_was_killed_is_carried_out_before_that_or_never():
+def test_a_command_on_a_killed_server_is_carried_out_before_the_kill_or_never():
     first, killed = op((0, 1), "set", "STORED", b"1"), op((2, 3), "set", None, b"2")
     assert accepts(first, killed, op((4, 5), "get", "HIT 1"), op((6, 7), "get", "HIT 1"))
     assert accepts(first, killed, op((4, 5), "get", "HIT 2"), op((6, 7), "get", "HIT 2"))
@@ -121,13 +121,13 @@ def test_acknowledged_changes_are_not_lost():
     assert not accepts(op((0, 1), "set", "STORED", b"1"), op((2, 3), "get", "MISS"))
 
 
-def test_of_two_adds_one_stores():
+def test_only_one_of_two_adds_stores():
     first = op((0, 5), "add", "STORED", b"1")
     assert accepts(first, op((1, 4), "add", "NOT_STORED", b"2"))
     assert not accepts(first, op((1, 4), "add", "STORED", b"2"))
 
 
-def test_a_touched_item_has_another_unique():
+def test_a_touched_item_has_a_new_unique():
     history = [
         op((0, 1), "set", "STORED", b"1"),
         op((1.1, 2), "gets", "HIT 1 7"),
@@ -301,7 +301,7 @@ def test_all_orders_give_the_same_verdict():
 
 @settings(max_examples=100)
 @given(falsified(most=30))
-def test_the_part_that_is_shown_is_impossible_itself(history):
+def test_the_part_shown_of_a_history_is_itself_impossible(history):
     violation = check(history)
     if violation is not None and len(history) <= 30:
         assert violation.states == [ABSENT]

@@ -29,7 +29,7 @@ def steady(seed=1, count=100):
 def repetition(operations, *, number=1, think=20.0, response=979.5, length=0.01, **more):
     """Return a repetition with these operations in each interval.
 
-    With the other arguments as they are, ten clients that do 100 operations in 10 ms obey the law.
+    With the defaults, ten clients that complete 100 operations in 10 ms obey the law.
     """
     total = sum(operations)
     unknown = (None,) * len(operations)
@@ -57,7 +57,7 @@ def test_nothing_is_wrong_with_a_good_measurement():
     assert (series.throughput, series.throughput_low, series.steady) == (10_000, 10_000, True)
 
 
-def test_the_pipeline_counts():
+def test_the_law_counts_pipelined_requests():
     one = point(repetition([100] * 100, response=3979.5))
     assert doubts(one) == ["R is not N/X − Z"]
     assert check(one, pipeline=4).repetitions[0].law.holds
@@ -124,7 +124,7 @@ def test_each_column_of_both_loops_has_one_unit():
         assert len({number.unit for cell in cells for number in cell.numbers}) <= 1
 
 
-def test_requests_that_the_ends_cut_off_may_explain_a_difference():
+def test_requests_cut_off_at_the_ends_may_explain_a_difference():
     response = {"all": Latency(count=10_000, mean=1049.5, most=60_000)}
     kept = open_loop(response=1049.5, cut_off=10)
     assert kept.checks.repetitions[0].little.tolerance == 0.02
@@ -148,10 +148,10 @@ def test_a_generator_that_cannot_keep_up_with_an_open_loop(more, limited):
     assert summarise("memory", 10, 10_000.0, 100, [one]).generator_limited == limited
 
 
-def test_a_law_that_cannot_be_tested_is_no_doubt_and_is_named_in_the_table():
+def test_an_untestable_law_is_no_doubt_but_shown_in_the_table():
     long = dataclasses.replace(
         repetition([50] * 100, number=2),
-        response={"all": Latency(count=5000, mean=979.5, most=200_000)},  # of a second
+        response={"all": Latency(count=5000, mean=979.5, most=200_000)},  # 200 ms of 1 s
     )
     found = point(long)
     law = found.checks.repetitions[0].law
@@ -193,12 +193,12 @@ def stalled(at=50):
     ],
     ids=lambda value: "" if len(value) == 100 else ", ".join(value) or "nothing",
 )
-def test_what_is_wrong_is_named(operations, expected):
+def test_faults_are_named(operations, expected):
     assert doubts(point(repetition(operations, think=None))) == expected
 
 
 def test_a_server_that_hangs_has_no_steady_state():
-    # Good for 4 s of 10. The first interval of 45, as after Ctrl-C.
+    # Replies for 40% of the time; only in the first of 45 intervals, as after Ctrl-C; none at all.
     for operations in ([*steady(count=40), *[0] * 60], [4500, *[0] * 44], [0] * 45):
         found = point(repetition(operations, think=None))
         series = found.checks.repetitions[0].series
@@ -206,7 +206,7 @@ def test_a_server_that_hangs_has_no_steady_state():
         assert (series.warm_up, series.cool_down, series.bias) == (0, 0, 0)
         assert series.throughput_low <= series.throughput <= series.throughput_high
         assert doubts(found) == ["no steady state"]
-    # It hangs for the last 4 s of 10.
+    # It hangs for the last 40% of the time.
     found = point(repetition([*steady(count=60), *[0] * 40], think=None))
     assert doubts(found) == ["cool-down", "stalls"]
 
@@ -246,7 +246,7 @@ def test_outliers_are_named_and_kept():
     assert len(found.checks.repetitions) == 5
 
 
-def test_an_open_loop_has_no_law():
+def test_the_law_of_closed_loops_is_not_tested_in_open_loops():
     found = point(repetition(steady()), rate=10_000.0)
     assert found.checks.repetitions[0].law is None
 
@@ -257,7 +257,7 @@ def test_files_of_earlier_versions_are_checked_second_by_second():
     series = point(old).checks.repetitions[0].series
     assert [(stall.start, stall.seconds) for stall in series.stalls] == [(7, 1)]
     assert point(repetition([100] * 19)).checks.repetitions[0].series is None
-    # Too short to find a warm-up, which is nothing against it.
+    # Too short to find a warm-up, which is no reason for doubt.
     short = point(repetition(steady()[:40], think=None))
     assert not short.checks.repetitions[0].series.known
     assert doubts(short) == []
@@ -273,7 +273,7 @@ def test_results_are_checked_once(tmp_path):
     assert with_checks(burst) is burst
 
 
-def test_doubts_are_one_warning():
+def test_doubts_are_summarised_in_one_warning():
     made = dataclasses.replace(results(clients=(1,)), points=(point(repetition(drifting())),) * 3)
     (warning,) = [one for one in warnings(made) if "doubt" in one]
     assert warning.startswith("Checks cast doubt on 3 of 3 measurements: memory at 10 clients (")

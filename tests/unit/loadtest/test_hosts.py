@@ -1,4 +1,4 @@
-"""Options for other machines, which processes run on which, and how busy they are."""
+"""Options for other machines, which processes run on which machine, and how busy machines are."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_processes_are_spread_over_machines(
     assert tuple("".join(one.host for one in some) for some in found) == expected  # type: ignore[attr-defined]
 
 
-def test_without_hosts_everything_is_here() -> None:
+def test_without_hosts_everything_runs_here() -> None:
     assert in_turn([HERE], 2, 1) == ([HERE, HERE], [HERE])
     assert machines_of(parse_common("memory", [])) == []
 
@@ -89,14 +89,14 @@ def test_how_machines_are_reached() -> None:
         ),
     ],
 )
-def test_options_that_do_not_fit_are_refused(arguments: list[str], said: str) -> None:
+def test_invalid_options_are_refused(arguments: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         options = parse(["compare", *arguments])
         assert options is not None
         plan_of(options, arguments, Path())
 
 
-def test_how_machines_are_reached_is_not_what_is_measured() -> None:
+def test_options_for_access_are_not_part_of_what_is_measured() -> None:
     given = ["--hosts=a", "--ssh=ssh -i key", "--keys=1", "--ports", "1:2", "--remote-memlite", "x"]
     assert without_access([*given, "--verify"]) == ["--hosts=a", "--keys=1", "--verify"]
 
@@ -117,8 +117,8 @@ def test_processes_on_a_machine_share_its_cores() -> None:
     ]
 
 
-class Told:
-    """A place that starts nothing, and keeps the errors with which its contexts end."""
+class RecordingPlace:
+    """A place that starts nothing, and records the errors that end its contexts."""
 
     placed = None
 
@@ -141,7 +141,7 @@ class Told:
 
 
 def test_an_error_that_ends_a_measurement_reaches_all_places(tmp_path: Path) -> None:
-    place, interrupted = Told(), KeyboardInterrupt()
+    place, interrupted = RecordingPlace(), KeyboardInterrupt()
     (cluster,) = clusters(
         [2], ["proxied"], [1], ["memory"], LaunchSettings(tmp_path), places=[place]
     )

@@ -75,7 +75,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
             kept.find(ONE)
 
 
-def test_one_process_measures_for_a_folder(tmp_path: Path) -> None:
+def test_only_one_process_measures_into_a_folder(tmp_path: Path) -> None:
     kept = Kept(tmp_path, SETTINGS)
     refused = pytest.raises(
         ConfigError, match=f"--out {tmp_path}: another process is measuring in this folder"
@@ -84,7 +84,7 @@ def test_one_process_measures_for_a_folder(tmp_path: Path) -> None:
         pass
 
 
-def test_repetitions_without_their_settings_are_not_taken(tmp_path: Path) -> None:
+def test_repetitions_without_their_settings_are_not_reused(tmp_path: Path) -> None:
     kept = Kept(tmp_path, SETTINGS)
     with kept.locked():
         kept.begin({})
@@ -125,7 +125,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         pass
 
 
-def test_a_refused_command_leaves_the_files_of_the_one_that_measures(
+def test_a_refused_command_leaves_the_files_of_the_running_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept, folder = Kept(tmp_path, SETTINGS), tmp_path / "repetitions"
@@ -138,12 +138,12 @@ def test_a_refused_command_leaves_the_files_of_the_one_that_measures(
         assert "another process is measuring in this folder" in capsys.readouterr().err
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
         kept.keep(ONE, measured())
-    assert main(command) == 64  # the other options
+    assert main(command) == 64  # its options differ
     assert "contains an unfinished run with other options" in capsys.readouterr().err
     assert kept.find(ONE) is not None
 
 
-def test_what_is_only_for_the_report_may_change(tmp_path: Path) -> None:
+def test_options_only_for_the_report_may_change(tmp_path: Path) -> None:
     def settings(*more: str) -> object:
         arguments = ["run", "h:1", *more]
         options = parse(arguments)

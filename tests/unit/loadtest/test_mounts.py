@@ -27,7 +27,7 @@ MOUNTS = [
         ("/memlite2/data", "overlay"),
     ],
 )
-def test_a_path_is_on_the_file_system_that_is_mounted_closest(path: str, expected: str) -> None:
+def test_a_path_is_on_the_file_system_of_its_closest_mount_point(path: str, expected: str) -> None:
     assert file_system(Path(path), MOUNTS) == expected
     assert file_system(Path(path), []) == "unknown"
 

@@ -243,7 +243,7 @@ def test_second_steps():
     assert follow(None).startswith(b"set key-0 0 0 1\r\n")
 
 
-def test_a_multiget_requests_that_many_keys():
+def test_a_multiget_requests_the_given_number_of_keys():
     workload = Workload(mix={"get": 1, "set": 1}, load=Load(multiget=10))
     for operation in stream(workload).take(100):
         words = operation.request.split(b"\r\n")[0].split()

@@ -106,7 +106,7 @@ def test_the_lite_dialect_has_only_get_and_set(tmp_path):
 
 
 def test_help_needs_no_packages(tmp_path):
-    """Someone who reads the help has perhaps not installed the extra yet."""
+    """Users may read the help before they install the extra."""
     (tmp_path / "psutil.py").write_text(
         "raise ModuleNotFoundError(\"No module named 'psutil'\", name='psutil')"
     )
@@ -154,8 +154,8 @@ def test_prices_are_checked_before_anything_is_measured(tmp_path):
     assert not out.exists()
 
 
-def test_a_command_line_leaves_nothing_for_the_next() -> None:
-    """Studies and experiments read hundreds of them with one parser."""
+def test_parsing_a_command_line_does_not_affect_the_next() -> None:
+    """Studies and experiments parse hundreds of command lines with one parser."""
     words = ["compare", "--cluster=2", "--paths=proxied", "--in-flight=8"]
     for number in (1, 2):
         options = parse([*words, f"--server-option=threads={number}"])

@@ -23,7 +23,7 @@ def plain(workload=MIXED):
 @pytest.mark.parametrize("count", [1, 5, 4_000, 9_000])
 @pytest.mark.parametrize("size", [0, 100, 5_000])
 @pytest.mark.parametrize("mix", [{"get": 2.0, "set": 1.0}, {"get": 1.0}, {"set": 1.0, "add": 0.0}])
-def test_they_equal_the_general_operations(mix, size, count):
+def test_plain_operations_equal_the_general_ones(mix, size, count):
     workload = replace(MIXED, mix=mix, values=Values(size=size), ttl=60)
     others = Operations(workload, seed=7, client=0, clients=1)
     stream = plain(workload)

@@ -54,7 +54,7 @@ def interrupt() -> None:
 
 
 def test_an_interrupt_between_two_recordings_waits_for_the_second(run) -> None:
-    """The first worker is told nothing: it would take a command to stop for its next task."""
+    """The first worker gets no command to stop: it would mistake it for its next task."""
     first = threading.Event()
 
     def quick(pipe: Connection) -> None:
@@ -103,7 +103,7 @@ def test_an_interrupt_while_workers_start_ends_them(monkeypatch: pytest.MonkeyPa
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt), Pool(2):
-            pytest.fail("it has started")
+            pytest.fail("the pool has started")
     finally:
         signals.unblock()
         signal.signal(signal.SIGINT, handler)

@@ -49,7 +49,7 @@ def test_the_formula():
     [("valkey", 0.72, 0.1, 0.2), ("redis-direct", 0.72, 0.0, 0.2), ("valkey", None, 0.1, 0.1)],
 )
 def test_a_store_has_a_machine_of_its_own(kind, hour, machine, store):
-    """Without a price of its own, it is a machine like the server's."""
+    """Without a price of its own, the store's machine costs as much as the server's."""
     made = sample()
     targets = [dataclasses.replace(target, kind=kind) for target in made.targets[:1]]
     made = dataclasses.replace(made, targets=targets)
@@ -105,7 +105,7 @@ def test_a_copy_can_be_edited(tmp_path):
     assert prices.load(file) == dataclasses.replace(prices.load(), machine_hour=1.0)
 
 
-def test_a_table_without_a_store_is_still_taken(tmp_path):
+def test_a_table_without_a_store_is_still_accepted(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text(default_text().rpartition("\n[store]\n")[0])
     assert prices.load(file).store_hour is None

@@ -1,4 +1,4 @@
-"""Means between two readings of counters that proxies add up since their start."""
+"""Means between two readings of counters that proxies have kept since they started."""
 
 import pytest
 
@@ -26,13 +26,13 @@ def test_means_between_readings() -> None:
     )
 
 
-def test_nothing_happened() -> None:
+def test_without_requests_there_are_no_means() -> None:
     sums = {"queue": (10, 1000.0), "node:a:service": (2, 100.0)}
     assert times_between(sums, sums) is None
     assert times_between({}, {}) is None
     assert read([]) == {}
 
 
-def test_a_proxy_that_is_gone() -> None:
+def test_a_proxy_that_cannot_be_reached() -> None:
     with pytest.raises(StartError, match=r"bench: the proxy at 127\.0\.0\.1:\d+: .*refused"):
         read([("127.0.0.1", unused_port())])

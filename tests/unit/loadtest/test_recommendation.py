@@ -51,7 +51,7 @@ def as_fast_as_memory(measured):
     )  # fmt: skip
 
 
-def test_each_need_has_its_fastest_target():
+def test_the_fastest_target_is_recommended_for_each_need():
     assert recommended(results()) == [
         (
             "If a cold cache after a crash is acceptable, use memory: 38,700 operations per "
@@ -70,14 +70,14 @@ def test_each_need_has_its_fastest_target():
     ]
 
 
-def test_what_no_target_offers_is_said():
+def test_needs_that_no_target_meets_are_reported():
     assert recommended(results(kinds=("memory", "file")))[2:] == [
         "If several servers must share items, none of these is suitable.",
         "If items must survive the loss of the machine, none of these is suitable.",
     ]
 
 
-def test_a_valkey_is_shared_but_may_not_survive_the_loss_of_the_machine():
+def test_valkey_is_shared_but_may_not_survive_the_loss_of_the_machine():
     measured = results(kinds=("memory", "file"))
     targets = [
         dataclasses.replace(one, kind="valkey") if one.name == "file" else one
@@ -97,7 +97,7 @@ def test_a_target_may_meet_several_needs():
     assert found[2] == "If several servers must share items, gcs is still the best choice."
 
 
-def test_a_promise_that_costs_nothing_measurable_is_taken():
+def test_a_stronger_promise_at_no_measurable_cost_is_preferred():
     found = recommended(as_fast_as_memory(results()))
     assert found[0].startswith(
         "If a cold cache after a crash is acceptable, use file, which survives a crash and "
@@ -106,7 +106,7 @@ def test_a_promise_that_costs_nothing_measurable_is_taken():
     assert found[1] == "If items must survive a crash, file is still the best choice."
 
 
-def test_a_dearer_promise_is_not_taken_for_nothing():
+def test_a_stronger_promise_at_a_higher_price_is_not_preferred():
     found = recommended(as_fast_as_memory(results()), file=2)
     assert found[0].startswith("If a cold cache after a crash is acceptable, use memory: ")
     assert "use file: no measurable difference in throughput from memory, " in found[1]

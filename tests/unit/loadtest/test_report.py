@@ -1,4 +1,4 @@
-"""The report: plots for the data there is, in both themes, with arbitrary target names."""
+"""The report: plots for the available data, in both themes, with arbitrary target names."""
 
 import base64
 import dataclasses
@@ -77,7 +77,7 @@ def test_each_kind_of_data_has_its_plots(arguments, names):
         assert plot.caption.endswith(".")
 
 
-# Each kind of plot once, and all that one kind of results has in the other theme.
+# Each kind of plot in the light theme, and all plots of one kind of results in the dark theme.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("theme", "arguments"),
@@ -228,7 +228,7 @@ def test_the_page_and_its_images_are_written(tmp_path):
     first, second = tables["checks-of-each-measurement"][:2]
     assert (first["N"], second["N"]) == ("10", "20")
     assert float(first["Server, CPU (%)"]) > 0
-    assert first["X"] == ""  # the sample has no times from which it follows
+    assert first["X"] == ""  # it follows from times that the sample lacks
 
 
 @pytest.mark.usefixtures("without_figures")

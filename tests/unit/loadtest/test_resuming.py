@@ -10,7 +10,7 @@ from memlite.loadtest.machine import machine, versions
 from memlite.loadtest.resuming import differences, locked, systems
 
 
-def test_a_folder_is_measured_for_by_one_process(tmp_path: Path) -> None:
+def test_only_one_process_measures_into_a_folder(tmp_path: Path) -> None:
     refused = pytest.raises(ConfigError, match="another process is measuring in this folder")
     with locked(tmp_path), refused, locked(tmp_path):
         pass

@@ -1,4 +1,4 @@
-"""Options of servers and proxies that the load tester starts: which there are, and their checks."""
+"""Options of servers and proxies that the load tester starts: which exist, and their checks."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from memlite.loadtest.server_options import (
 from tests.support.servers import needs_memcached
 
 
-def test_what_can_be_given_is_what_a_measurement_may_change() -> None:
+def test_only_options_that_a_measurement_may_change_exist() -> None:
     assert {"durability", "near-cache", "eviction", "memory-limit", "write-back"} <= set(
         server_options()
     )
@@ -36,7 +36,7 @@ def test_options_become_arguments() -> None:
 
 
 @needs_memcached
-def test_memcached_has_options_of_its_own_only() -> None:
+def test_memcached_has_only_its_own_options() -> None:
     assert memcached_flags([("threads", "2"), ("extended", "idle_timeout=0")]) == [
         "--threads=2",
         "--extended=idle_timeout=0",
@@ -56,7 +56,7 @@ def test_memcached_has_options_of_its_own_only() -> None:
         ([("near-cache", "1")], "must be 0 or at least 1m"),
     ],
 )
-def test_what_a_server_does_not_take(given: list[tuple[str, str]], message: str) -> None:
+def test_invalid_options_of_servers(given: list[tuple[str, str]], message: str) -> None:
     with pytest.raises(ConfigError, match=f"^bench: --server-option.*{message}"):
         server_flags(given)
 
@@ -72,6 +72,6 @@ def test_what_a_server_does_not_take(given: list[tuple[str, str]], message: str)
         ([("trace-keys", "on")], "requires --trace FILE"),
     ],
 )
-def test_what_a_proxy_does_not_take(given: list[tuple[str, str]], message: str) -> None:
+def test_invalid_options_of_proxies(given: list[tuple[str, str]], message: str) -> None:
     with pytest.raises(ConfigError, match=f"^bench: --proxy-option.*{message}"):
         proxy_launch(given, 3)

@@ -21,7 +21,7 @@ def limited(made):
     return dataclasses.replace(made, points=points)
 
 
-def test_what_is_saved(tmp_path):
+def test_the_saved_saturation(tmp_path):
     made = with_saturation(results(kinds=("memory",), clients=CLIENTS))
     (found,) = made.saturation
     # The samples' server does 41,200 operations a second at most, each of which takes 600 µs.
@@ -37,7 +37,7 @@ def test_what_is_saved(tmp_path):
     assert load(tmp_path).saturation == (found,)
 
 
-def test_what_is_said():
+def test_the_findings():
     (sentence,) = findings(results(kinds=("memory",), clients=CLIENTS))
     assert sentence.startswith(
         "memory is under-saturated at 1, 2, 4, 8, 16 and 32, saturated at 64, 128, 256 and 512 "
@@ -54,7 +54,7 @@ def test_what_is_said():
 BUSY = MachineUse(other=0.43, steal=0.0)
 
 
-def test_nothing_is_said_of_a_knee_that_is_not_the_servers():
+def test_no_knee_is_claimed_if_something_else_is_the_limit():
     made = results(kinds=("memory",), clients=CLIENTS)
     last = dataclasses.replace(made.points[-1], generator_limited=True)
     (sentence,) = findings(dataclasses.replace(made, points=(*made.points[:-1], last)))
@@ -77,7 +77,7 @@ def test_nothing_is_said_of_a_knee_that_is_not_the_servers():
     assert "Its knee is above 32 and at most 128 clients" in sentence
 
 
-def test_what_the_data_cannot_support():
+def test_a_sweep_that_shows_no_knee_has_warnings():
     (found,) = sweeps(limited(results(kinds=("memory",), clients=(1, 2, 4, 8))))
     assert any("still rising at 8 clients" in warning for warning in found.warnings)
     assert any("bottleneck at 4 of 4 loads" in warning for warning in found.warnings)
@@ -110,7 +110,7 @@ def test_a_target_that_follows_the_law():
     assert found.warnings == ()
 
 
-def test_a_peak_beyond_the_loads_is_called_that():
+def test_a_peak_beyond_the_loads_is_described_as_such():
     made = following_the_law(0.005)
     made = dataclasses.replace(made, points=made.points[:5])  # up to 16 clients
     (sentence,) = findings(made)
@@ -118,7 +118,7 @@ def test_a_peak_beyond_the_loads_is_called_that():
     assert "), beyond the measured 16, with " in sentence
 
 
-def test_a_law_fitted_to_points_that_are_not_the_servers_is_not_believed():
+def test_a_law_fitted_to_points_limited_by_the_generator_is_not_believed():
     made = following_the_law(0.02)
     assert sweeps(made)[0].law_is_plausible
     first = dataclasses.replace(made.points[0], generator_limited=True)
@@ -137,7 +137,7 @@ def test_a_law_without_the_fall_that_it_predicts_is_not_believed():
     assert not dataclasses.replace(sweep, law=falling).law_is_plausible
 
 
-def test_what_has_no_sweep():
+def test_results_without_a_sweep():
     assert sweeps(results(clients=(10,))) == []
     assert sweeps(results(clients=(), rates=(500, 5000))) == []
     assert sweeps(results(kind="concurrent")) == []

@@ -25,7 +25,7 @@ def test_csv_is_read_back() -> None:
     assert rows == [["Target", "Mean, µs"], *map(list, TABLE.rows)]
 
 
-def test_latex_of_signs_that_it_lacks() -> None:
+def test_characters_that_latex_lacks() -> None:
     table = Table("a", "“σ²” → ∞ · κ’s…", [Column("≥")], [["1\N{NO-BREAK SPACE}s"]])
     assert (
         r"\caption{``$\sigma$$^2$'' $\rightarrow$ $\infty$ $\cdot$ $\kappa$'s\ldots{}}"
@@ -77,7 +77,7 @@ def test_csv_has_one_number_in_a_cell_and_units_in_the_headings() -> None:
     assert r"12,300 $\pm$ 3\% & 1.23 ms" in table.latex
 
 
-def test_rows_of_different_units_name_them() -> None:
+def test_rows_with_different_units_name_the_units() -> None:
     table = Table(
         "by-row",
         "By row",

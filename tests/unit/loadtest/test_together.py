@@ -74,12 +74,12 @@ def cannot_be_left() -> Iterator[None]:
         raise ValueError("no")
 
 
-def test_an_error_of_leaving_does_not_replace_the_one_before() -> None:
+def test_an_error_on_exit_does_not_replace_an_earlier_one() -> None:
     with pytest.raises(KeyboardInterrupt), together([cannot_be_left(), cannot_be_left()]):
         raise KeyboardInterrupt
 
 
-def test_all_are_left_before_an_error_of_leaving_is_raised() -> None:
+def test_all_are_left_before_an_error_on_exit_is_raised() -> None:
     left: list[str] = []
 
     @contextlib.contextmanager
@@ -92,7 +92,7 @@ def test_all_are_left_before_an_error_of_leaving_is_raised() -> None:
     assert left == ["left"]
 
 
-def test_nothing() -> None:
+def test_no_contexts() -> None:
     nothing: list[contextlib.AbstractContextManager[None]] = []
     with together(nothing) as entered:
         assert entered == []

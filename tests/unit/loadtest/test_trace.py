@@ -95,7 +95,7 @@ def test_the_file_is_read_lazily(trace):
         next(operations)
 
 
-def test_values_check(trace):
+def test_values_are_verified(trace):
     replay = trace(",set,a,100\n,set,b,100\n", verify=True)
     first, second = (request.partition(b"\r\n")[2][:-2] for request in requests(replay))
     assert replay.check(b"a", first)

@@ -21,7 +21,7 @@ from tests.unit.loadtest.samples import KNEE, results
 
 
 def point(target, clients, *throughputs, rate=0.0, limited=False, response=None, **fields):
-    """Return a point with a repetition of 100 s for each throughput; `fields` are theirs."""
+    """Return a point with a repetition of 100 s for each throughput, each with these `fields`."""
     repetitions = [
         Repetition(number, 0.0, 100.0, round(throughput * 100), **fields)
         for number, throughput in enumerate(throughputs, 1)
@@ -127,7 +127,7 @@ OTHERS = "other programs used up to 43% of the machine's processors"
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_saturation_is_claimed_only_if_the_figures_bear_it(last, reason):
+def test_saturation_is_claimed_only_if_the_figures_support_it(last, reason):
     found = sentences(*GROWING[:2], last, point("file", 40, 9_000), point("file", 80, 9_000))
     assert f"at 40 clients; cannot tell whether that is where it saturates: {reason}; " in found[0]
     assert found[0].endswith(f"; file 9,000 operations per second at 40 clients, {CANNOT_TELL}"
@@ -137,7 +137,7 @@ def test_saturation_is_claimed_only_if_the_figures_bear_it(last, reason):
 @pytest.mark.parametrize(
     "use", [ServerUse(99.0, 0.9, 1), ServerUse(99.0, 0.9, 1, 0.9), ServerUse(99.0, 3.6, 1, 0.9)]
 )
-def test_a_server_one_thread_of_which_is_busy_saturates(use):
+def test_a_server_with_one_busy_thread_saturates(use):
     found = sentences(*GROWING[:2], point("memory", 80, 42_000, 42_009, server=use))
     assert found[0].endswith("at 40 clients, where it saturates.")
 
@@ -185,7 +185,7 @@ NO_DIFFERENCE = "the difference is within the variation between repetitions"
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_which_is_faster_is_claimed_only_if_the_figures_bear_it(other, says):
+def test_a_faster_target_is_claimed_only_if_the_figures_support_it(other, says):
     assert says in sentences(FAST, other)[0]
 
 
@@ -322,7 +322,7 @@ def test_a_burst_of_new_clients():
     ]
 
 
-def test_which_burst_is_faster_is_claimed_only_if_the_figures_bear_it():
+def test_a_faster_burst_is_claimed_only_if_the_figures_support_it():
     found = sentences(burst("a", 10, 0.01), burst("b", 10, 0.02), kind="concurrent")
     assert f"20 ms with b, {CANNOT_TELL}there is only one repetition." in found[0]
     fast = burst("a", 10, 0.01, 0.01, limited=True)

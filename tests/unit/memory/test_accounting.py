@@ -299,7 +299,7 @@ class Accounting(RuleBasedStateMachine):
     # Invariants
 
     @invariant()
-    def what_counts_is_what_is_there(self):
+    def used_is_the_cost_of_the_items(self):
         items = dict(self.table.scan())
         assert len(self.table) == len(items)
         assert self.table.used == sum(cost(key, item) for key, item in items.items())
@@ -315,7 +315,7 @@ class Accounting(RuleBasedStateMachine):
             )
 
     @invariant()
-    def the_limit_shows(self):
+    def stats_show_the_limit_and_the_use(self):
         table = self.table
         stats = self.ask(b"stats\r\n")
         assert b"STAT limit_maxbytes %d\r\n" % table.limit in stats
@@ -327,7 +327,7 @@ class Accounting(RuleBasedStateMachine):
         if hasattr(self, "table"):
             for key in self.table.list_keys():
                 self.table.delete(key)
-            self.what_counts_is_what_is_there()
+            self.used_is_the_cost_of_the_items()
             self.the_policy_counts_the_same()
             assert self.table.used == 0
 
@@ -358,7 +358,7 @@ def test_a_limit_below_the_size_of_the_dict_leaves_room_for_items():
     assert table.used + table.overhead <= table.limit
 
 
-def test_an_item_that_expires_within_a_request_counts_no_more():
+def test_an_item_that_expires_within_a_request_is_no_longer_counted():
     """It is given a cas unique for the first reply, and removed before the second."""
     state = Accounting()
     state.start(policy="lru", room=5000, refuses=False, few=FEW)
@@ -366,5 +366,5 @@ def test_an_item_that_expires_within_a_request_counts_no_more():
     reply = state.ask(b"gats -1 k k\r\n")
     assert reply.startswith(b"VALUE k 0 1 ")
     assert reply.endswith(b"\r\n1\r\nEND\r\n")
-    state.what_counts_is_what_is_there()
+    state.used_is_the_cost_of_the_items()
     assert (len(state.table), state.table.used) == (0, 0)

@@ -127,7 +127,7 @@ def test_full_dicts_grow_little_while_their_items_are_copied():
     assert store._items.memory <= 1.3 * before
 
 
-@pytest.mark.skipif(running_build() == "compiled", reason="it has no objects for them")
+@pytest.mark.skipif(running_build() == "compiled", reason="a compiled state is no object")
 def test_states_of_equal_value_become_one_object():
     store = Store()
     for number in range(100):

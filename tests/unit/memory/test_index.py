@@ -66,7 +66,7 @@ TestAnIndex.settings = settings(max_examples=50, stateful_step_count=50)
 
 
 @pytest.mark.parametrize("items", [10, FEW, FEW + 1, 300_000])
-def test_its_memory_is_that_of_its_dicts(items):
+def test_the_memory_of_the_index_is_that_of_its_dicts(items):
     index = Index()
     for number in range(items):
         index.put(b"get %d\r\n" % number, Item(b"", 0))

@@ -40,7 +40,7 @@ def test_allocated_is_what_a_bytes_object_takes_rounded_up(size):
 
 
 @pytest.mark.parametrize("size", [480, 1000, 5000, 1_000_000])
-def test_of_more_than_512_bytes_three_parts_in_32_are_for_holes(size):
+def test_allocations_over_512_bytes_cost_3_32nds_more_for_holes(size):
     taken = sys.getsizeof(bytes(size))
     assert taken * 35 // 32 - 3 <= allocated(size) < (taken + 16) * 35 / 32
 
@@ -53,14 +53,14 @@ def test_item_memory_is_that_of_the_object():
 
 
 @pytest.mark.parametrize("key", [b"k", b"k" * 250])
-def test_cost_is_the_same_at_once_and_piece_by_piece(key):
+def test_cost_is_the_sum_of_the_costs_of_the_parts(key):
     for size in range(1500):
         wire = wire_form(key, 0, bytes(size))
         item = Item(wire, 0)
         assert cost(key, item) == allocated(len(line_of(key))) + 48 + allocated(len(wire)) + 8
 
 
-def test_cost_of_each_thing_an_item_may_have():
+def test_cost_of_each_part_of_an_item():
     def of(**what):
         return cost(b"key", item_of(Record(b"key", b"x" * 20, **what), FullItem))
 
@@ -140,7 +140,7 @@ def test_put_get_delete(policy):
     store.check()
 
 
-def test_renewing_with_a_value_of_the_same_size_changes_it_in_place(policy):
+def test_overwriting_with_a_value_of_the_same_size_changes_it_in_place(policy):
     store = Store(policy=policy)
     item = store.store(b"a", b"1")
     assert store.store(b"a", b"2") is item
@@ -150,7 +150,7 @@ def test_renewing_with_a_value_of_the_same_size_changes_it_in_place(policy):
 
 # The digits of the size count as well: 9 to 10, 99 to 100.
 @pytest.mark.parametrize("size", [1, 9, 10, 23, 24, 99, 100, 512, 4096, 20_000])
-def test_renewing_accounts_for_the_difference(size, policy):
+def test_overwriting_accounts_for_the_difference(size, policy):
     store = Store(policy=policy)
     for length in (0, size, size + 1, size - 1, 0):
         item = store.store(b"a", bytes(length))
@@ -187,7 +187,7 @@ def test_an_item_that_cannot_be_replaced_stays():
     store.check()
 
 
-def test_renewing_drops_version_and_expiry_and_their_cost(policy):
+def test_overwriting_drops_version_and_expiry_and_their_cost(policy):
     store = Store(policy=policy)
     item = store.store(b"a", b"1", expires=1e9)
     assert store.used == UNIT + FULL + 32
@@ -205,7 +205,7 @@ def test_renewing_drops_version_and_expiry_and_their_cost(policy):
     store.check()
 
 
-def test_altering_accounts_for_expiry_marks_and_versions(policy):
+def test_updating_metadata_accounts_for_expiry_meta_flags_and_versions(policy):
     store = Store(policy=policy)
     item = store.store(b"a")
     assert store.update_metadata(b"a", item, 0.0, None, drop_version=True) is item
@@ -252,7 +252,7 @@ def test_a_survey_shows_items_present_throughout_and_no_removed_ones(policy):
     assert next(survey)[0] == b"a"
     store.delete(b"b")
     store.store(b"e")
-    item = store.store(b"c", b"anew, and longer")
+    item = store.store(b"c", b"a longer new one")
     assert list(survey) == [(b"c", item), (b"d", store.get(b"d"))]
 
 
@@ -266,7 +266,7 @@ def test_an_empty_table_is_not_taken_for_none():
 # The limit
 
 
-def test_nothing_is_evicted_up_to_the_limit_to_the_byte(policy):
+def test_a_table_may_fill_its_limit_to_the_byte(policy):
     store = full_of(b"a", b"b", spare=UNIT, policy=policy)
     store.store(b"c")
     assert store.evicted == []
@@ -370,7 +370,7 @@ def test_shrinking_far_takes_steps(policy):
 @pytest.mark.slow
 @pytest.mark.parametrize("evict", [True, False])
 def test_a_limit_below_the_overhead_leaves_room_for_some_items(evict, policy):
-    """The dict and the policy's memory of a table that had many items shrink."""
+    """The dict and the policy's memory shrink in a table that once had many items."""
     store = Store(10_000_000 if evict else 40_000_000, evict=evict, policy=policy)
     for number in range(60_000):
         store.store(b"%d" % number, bytes(200))
@@ -388,7 +388,7 @@ def test_a_limit_below_the_overhead_leaves_room_for_some_items(evict, policy):
     store.check()
 
 
-def test_a_small_dict_is_left_as_it_is_where_nothing_fits(policy):
+def test_a_small_dict_is_left_as_it_is_when_nothing_fits(policy):
     """It would become larger, because an item has been removed from it."""
     store = Store(6000, evict=False, policy=policy)
     store.store(b"gone")
@@ -428,7 +428,7 @@ def test_items_displaced_by_the_growing_dict_are_evicted_in_steps(policy):
     store.check()
 
 
-@pytest.mark.skipif(running_build() == "compiled", reason="it has no objects for them")
+@pytest.mark.skipif(running_build() == "compiled", reason="a compiled state is no object")
 def test_equal_states_are_a_few_objects(policy):
     """Otherwise each state would take 32 bytes that are not counted."""
     chance = random.Random(1)
@@ -470,7 +470,7 @@ def test_lookups_follow_a_flush(policy):
     store.check()
 
 
-def test_pop_flushed_gives_each_item_once_and_empties_the_queues_along(policy):
+def test_pop_flushed_gives_each_item_once_and_empties_the_queues(policy):
     store = Store(policy=policy)
     items = [store.store(b"%03d" % number) for number in range(100)]
     assert store.pop_flushed(b"000") is None
@@ -645,13 +645,13 @@ def test_used_items_are_passed_over_for_a_bounded_time():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
-def test_many_items_are_found_as_few_are(policy):
+def test_many_items_are_handled_like_few(policy):
     store = Store(1_000_000_000, policy=POLICIES[policy])
     single = []
     for number in range(100_000):
         store.store(b"%d" % number, b"%d" % number)
         single.append(store._items.single)
-    # All at once, at the next measurement.
+    # The index is split at once, when it is measured next.
     least = cost(b"", Item(wire_form(b"", 0, b""), 0))
     assert FEW <= single.count(True) <= FEW + 256 * 1024 // least
     assert single == sorted(single, reverse=True)
@@ -680,7 +680,7 @@ def test_many_items_are_found_as_few_are(policy):
     store.check()
 
 
-def test_an_index_that_grows_is_left_as_it_is():
+def test_measuring_does_not_change_a_growing_index():
     store, plain = Store(1_000_000_000), {}
     for number in range(FEW):
         key = b"%d" % number
@@ -696,7 +696,7 @@ def test_an_index_that_grows_is_left_as_it_is():
             assert store._items.memory == before
 
 
-def test_an_index_from_which_most_is_gone_gives_its_slots_back():
+def test_an_index_gives_slots_back_when_most_items_are_gone():
     store = Store(1_000_000_000)
     for number in range(100_000):
         store.store(b"%d" % number)

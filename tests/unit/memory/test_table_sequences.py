@@ -76,7 +76,7 @@ class TableMachine(RuleBasedStateMachine):
         if key in before:
             self.shown = None  # it may have been removed, too
         if self.evict and key not in before:
-            # Bytes added by restore and alter may be too many to evict at once.
+            # restore and update_metadata may add too many bytes to evict at once.
             excess = self.store.used + self.store.overhead - self.store.limit
             self.may_be_over = excess > 0
             assert excess <= 0 or freed > 16 * 1024

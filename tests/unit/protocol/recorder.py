@@ -5,7 +5,7 @@ from memlite.protocol.handler import NO_SHORTCUTS
 from memlite.protocol.meta import MetaRequest
 from memlite.protocol.text_table import SET_FRAMED
 
-# An item with a short key fits if its value has up to some 900 bytes.
+# An item with a short key fits if its value has up to about 900 bytes.
 LIMITS = Limits(item_size=1024, commands_per_read=1_000_000)
 
 BAD_FORMAT = b"CLIENT_ERROR bad command line format\r\n"

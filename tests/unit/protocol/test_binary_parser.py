@@ -16,7 +16,7 @@ from memlite.protocol.limits import item_total
 from memlite.protocol.packets import BinaryRequest, Opcode, Status
 from tests.support.packets import NOOP, count, packet, store, touch
 
-# An item with a short key fits if its value has up to some 900 bytes.
+# An item with a short key fits if its value has up to about 900 bytes.
 LIMITS = Limits(item_size=1024, commands_per_read=1_000_000)
 K250 = b"k" * 250
 K251 = b"k" * 251
@@ -265,7 +265,7 @@ def test_memory_use_depends_on_received_not_announced_bytes():
     assert peer.parser.in_value
     assert sys.getsizeof(peer.parser._pieces._pieces) < 1000
     peer = Peer()
-    peer.send(packet(0x50, body=2**30))  # swallowed
+    peer.send(packet(0x50, body=2**30))  # skipped
     for _ in range(100):
         peer.send(bytes(65536))
     assert not peer.parser._head
@@ -280,7 +280,6 @@ def test_a_large_value_in_pieces(size):
     for start in range(0, len(wire), size):
         peer.send(wire[start : start + size])
     assert peer.calls == [call("store", Opcode.SET, b"a", (0, 0), value), *AFTER]
-    # Not kept twice, nor one object per byte.
     assert not peer.parser.in_command
 
 

@@ -1,4 +1,4 @@
-"""The bytes of auto discovery, as ElastiCache's documentation and its clients have them."""
+"""The bytes of auto discovery, as in ElastiCache's documentation and clients."""
 
 from memlite.protocol.discovery import CLUSTER_KEY, config_reply, item_reply, listing
 

@@ -18,7 +18,7 @@ def test_a_request(request_id):
     assert frames.unwrap(frame(request_id) + b"get a\r\n") == (request_id, b"get a\r\n")
 
 
-def test_fields_that_memcached_ignores_too():
+def test_fields_that_memcached_ignores_are_ignored():
     assert frames.unwrap(frame(sequence=5, reserved=9) + b"get a\r\n") == (7, b"get a\r\n")
 
 
@@ -28,7 +28,7 @@ def test_too_short(size):
 
 
 @pytest.mark.parametrize("total", [0, 2, 256, 257, 65535])
-def test_one_of_several_datagrams_or_of_none(total):
+def test_requests_of_several_datagrams_or_none_are_ignored(total):
     assert frames.unwrap(frame(total=total) + b"get a\r\n") is None
 
 

@@ -214,7 +214,7 @@ async def test_bytes_of_a_failed_write_are_removed(tmp_path, disk):
     assert read(path) == [11]
 
 
-async def test_a_broken_file_takes_nothing_more_and_is_mended_before_the_next(tmp_path, disk):
+async def test_a_broken_file_takes_nothing_more_and_is_repaired_before_the_next(tmp_path, disk):
     """Half an entry at the end of any journal but the last would be damage."""
     path, after = tmp_path / "journal.1", tmp_path / "journal.2"
     journal, _ = await begin(path)

@@ -39,7 +39,7 @@ def test_it_opens_after_failures_that_last(breaker, clock):
     assert breaker.times_opened == 1
 
 
-def test_many_at_once_are_not_enough(breaker, clock):
+def test_many_failures_at_once_do_not_open_it(breaker, clock):
     fail(breaker, clock, 1000)
     assert not breaker.is_open
     clock.now += 1
@@ -47,7 +47,7 @@ def test_many_at_once_are_not_enough(breaker, clock):
     assert breaker.is_open
 
 
-def test_a_success_in_between_is(breaker, clock):
+def test_a_success_in_between_keeps_it_closed(breaker, clock):
     for _ in range(100):
         fail(breaker, clock, 9, 1.0)
         breaker.succeeded()

@@ -28,7 +28,7 @@ async def test_slow_work_times_out(limits):
     assert [type(outcome) for outcome in outcomes[2:]] == [TimeoutError, TimeoutError]
 
 
-async def test_a_task_goes_on_after_it(limits):
+async def test_a_task_continues_after_a_timeout(limits):
     for _ in range(3):
         with pytest.raises(TimeoutError):
             await limits.run(asyncio.sleep(5), time.monotonic() + 0.001)

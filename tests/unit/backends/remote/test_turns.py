@@ -11,7 +11,7 @@ from memlite.core.errors import StorageError
 LONG = 60.0
 
 
-async def test_as_many_as_there_are_are_taken_at_once():
+async def test_free_turns_are_taken_at_once():
     turns = Turns(2)
     assert turns.take_free()
     await turns.take(Call(LONG, "store"))
@@ -87,7 +87,7 @@ async def test_a_waiter_cancelled_at_its_deadline_gives_nothing_back():
 
 
 class Waiter:
-    """A waiter that records what it is told."""
+    """A waiter that records its outcome."""
 
     def __init__(self, name, told):
         self.name = name

@@ -69,14 +69,14 @@ def test_a_record_of_an_earlier_epoch_has_expired():
     assert (found.token.epoch, found.token.as_of) == (3, 5)
 
 
-def test_a_record_of_a_later_epoch_tells_of_it():
+def test_a_record_of_a_later_epoch_advances_the_epoch():
     epoch = in_epoch(3)
     found = decode(b"k", encode(Record(b"k", b"hello"), 1, 5), epoch)
     assert found.expires == 0.0
     assert epoch.now() == 5
 
 
-def test_other_content_tells_of_no_epoch():
+def test_damaged_content_does_not_advance_the_epoch():
     epoch = in_epoch(3)
     with pytest.raises(DamagedError):
         decode(b"k", b"m1 5f2e01a9c0ffee42 7 x 0 9 - -\nhello", epoch)
@@ -95,6 +95,6 @@ def test_other_content_tells_of_no_epoch():
         b"m1 5f2e01a9c0ffee42 7 0 0 3 - -",
     ],
 )
-def test_other_content(content):
+def test_damaged_content_is_refused(content):
     with pytest.raises(DamagedError):
         decode(b"k", content, in_epoch(3))

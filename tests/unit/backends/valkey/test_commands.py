@@ -8,7 +8,7 @@ from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError, Res
 
 from memlite.backends.valkey.commands import _met_by_script
 
-# As redis-py raises what Redis 6.2.14 answers: later versions answer with the error itself.
+# The prefix of errors of Redis 6.2.14, as redis-py raises them; later versions add none.
 IN_A_SCRIPT = "Error running script (call to f_21169cdf): @user_script:9: @user_script: 9: -"
 
 
@@ -36,5 +36,5 @@ def test_errors_within_a_script(text: str, kind: type[Exception], inner: str | N
         ConnectionError("Error running script x: @user_script: 9: -OOM"),
     ],
 )
-def test_other_errors_stay(error: Exception) -> None:
+def test_other_errors_are_unchanged(error: Exception) -> None:
     assert _met_by_script(error) is error

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[4]
 NEEDED = "redis>=8.0,<9 and hiredis>=3.2"
 
 
-def test_the_installed_versions_have_it():
+def test_the_installed_versions_have_these_parts():
     library.check()
 
 
@@ -36,7 +36,7 @@ async def test_another_version(monkeypatch, version):
     assert f"memlite requires {NEEDED}: pip install 'memlite-cache[valkey]'" in text
 
 
-def test_a_version_whose_parser_is_another_one(monkeypatch):
+def test_a_version_with_another_parser(monkeypatch):
     monkeypatch.setattr(Connection, "set_parser", lambda self, kind: setattr(self, "_parser", self))
     with pytest.raises(StartError, match=re.escape(NEEDED)):
         library.check()
@@ -55,7 +55,7 @@ def test_a_version_with_other_tls(monkeypatch):
         library.check()
 
 
-def test_the_distribution_asks_for_the_same_versions():
+def test_the_distribution_requires_the_same_versions():
     with (ROOT / "pyproject.toml").open("rb") as file:
         extras = tomllib.load(file)["project"]["optional-dependencies"]
     assert " and ".join(extras["valkey"]) == NEEDED

@@ -17,7 +17,7 @@ def parsed(text, **environment):
     return parse_options(parse_url(text), environment)
 
 
-def test_the_least():
+def test_only_a_host():
     assert parsed("valkey://db") == Options("db")
     assert parsed("valkey://db").shown == "valkey://db:6379/memlite"
 

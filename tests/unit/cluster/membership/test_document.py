@@ -57,8 +57,8 @@ def test_a_move_goes_on_without_nodes_that_are_gone() -> None:
     assert [node.name for node in topology.move.nodes] == ["a", "e"]
     assert [node.name for node in topology.move.begun] == ["a", "b", "d", "e"]
     for name in "bd":
-        assert document.with_node(entry(name, 2), NOW) is document, "it comes back too early"
-        assert document.without(name, 1, NOW) is document, "keys that it was to get are known by it"
+        assert document.with_node(entry(name, 2), NOW) is document, "it returns only after the move"
+        assert document.without(name, 1, NOW) is document, "the move still needs its place"
     after = document.in_phase(Phase.SETTLE, NOW).moved(NOW)
     assert names(after.members) == "ae"
     assert names(after.spares) == "bcd"
@@ -70,7 +70,7 @@ def test_a_written_document_is_read_back(phase: Phase | None) -> None:
     assert Document.decode(document.encode()) == document
 
 
-def test_without_anything_new_it_is_written_as_before() -> None:
+def test_empty_fields_unknown_to_older_versions_are_omitted() -> None:
     document = Document.decode(OLD_FORMAT)
     assert names(document.members) == "a"
     assert not document.spares
@@ -95,7 +95,7 @@ def test_without_anything_new_it_is_written_as_before() -> None:
     ],
     ids=str,
 )
-def test_something_else_is_refused(change: dict[str, object]) -> None:
+def test_invalid_documents_are_refused(change: dict[str, object]) -> None:
     data = json.dumps({**json.loads(OLD_FORMAT), **change}).encode()
     with pytest.raises(DocumentError, match="topology: not a valid cluster object"):
         Document.decode(data)
@@ -140,7 +140,7 @@ def test_a_node_that_comes_back_takes_its_place(name: str, phase: Phase | None) 
         assert names(after.members) == names(before.members)
         assert names(after.target) == names(before.target)
         assert after.move == before.move
-    assert before.with_node(entry(name, 0), NOW) is before, "a later one is there"
+    assert before.with_node(entry(name, 0), NOW) is before, "a later incarnation is present"
 
 
 def test_a_new_node_whose_keys_are_given_up_waits() -> None:
@@ -154,7 +154,7 @@ def test_a_node_does_not_take_the_place_of_one_without_a_lease() -> None:
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_spare_without_a_part_in_the_move_can_go(phase: Phase) -> None:
+def test_a_spare_that_takes_no_part_in_the_move_can_leave(phase: Phase) -> None:
     before = cluster(phase)
     after = before.without("e", 0, NOW)
     assert names(after.spares) == "d"
@@ -162,7 +162,7 @@ def test_a_spare_without_a_part_in_the_move_can_go(phase: Phase) -> None:
 
 
 @pytest.mark.parametrize("name", "abcd")
-def test_before_keys_have_moved_a_node_that_goes_ends_the_move(name: str) -> None:
+def test_a_node_that_leaves_before_keys_have_moved_ends_the_move(name: str) -> None:
     after = cluster(Phase.PREPARE).without(name, 1, NOW)
     assert after.move is None
     assert names(after.nodes) == "abcde".replace(name, "")
@@ -171,7 +171,7 @@ def test_before_keys_have_moved_a_node_that_goes_ends_the_move(name: str) -> Non
 
 @pytest.mark.parametrize("phase", LATE)
 @pytest.mark.parametrize("name", "abcd")
-def test_while_keys_move_a_node_that_goes_keeps_its_place(phase: Phase, name: str) -> None:
+def test_a_node_that_leaves_while_keys_move_keeps_its_place(phase: Phase, name: str) -> None:
     before = cluster(phase)
     assert before.without(name, 1, NOW) is before
 
@@ -227,12 +227,12 @@ def test_with_replicas_a_move_begins_and_ends_with_copies() -> None:
     assert names(back.members) == names(back.target) == "abc"
 
 
-def test_more_replicas_are_a_matter_of_copies_alone() -> None:
+def test_raising_the_number_of_replicas_only_makes_copies() -> None:
     document = replicated().with_replicas(3, NONCE, NOW)
     assert document.move is not None
     assert document.move.phase is Phase.SPREAD
     assert document.move.target == tuple("abc")
-    assert document.move.former == 2, "what these have need not be made again"
+    assert document.move.former == 2, "existing copies are not made again"
     assert Document.decode(document.encode()) == document
     empty = Document().with_replicas(2, NONCE, NOW)
     assert empty.move is None

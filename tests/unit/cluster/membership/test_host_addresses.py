@@ -12,7 +12,7 @@ from memlite.cluster.membership.host_addresses import HostAddresses
 
 
 class NameServer:
-    """Answers with the `addresses` of a host; raises an error, or awaits an event, found there."""
+    """Answers with a host's entry in `addresses`; raises it if it is an error, awaits an event."""
 
     def __init__(self) -> None:
         self.addresses: dict[str, Any] = {}
@@ -22,7 +22,7 @@ class NameServer:
     def time(self) -> float:
         return self.now
 
-    async def getaddrinfo(self, host: str, port: None, *, type: int) -> list[Any]:  # noqa: A002 - its name
+    async def getaddrinfo(self, host: str, port: None, *, type: int) -> list[Any]:  # noqa: A002 - as in asyncio
         assert (port, type) == (None, socket.SOCK_STREAM)
         self.asked.append(host)
         found = self.addresses[host]

@@ -84,7 +84,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> ReadStore:
 
 
 @pytest.mark.parametrize("problem", ["runs with -C", "refuses to list its items (-X)"])
-def test_no_copies_are_made_at_nodes_that_cannot_have_them(store: ReadStore, problem: str) -> None:
+def test_replicas_are_refused_if_a_node_is_unsuitable(store: ReadStore, problem: str) -> None:
     store.problem = problem
     with pytest.raises(StartError, match="cluster replicas: ") as refused:
         store.run("replicas", replicas=2)
@@ -92,7 +92,7 @@ def test_no_copies_are_made_at_nodes_that_cannot_have_them(store: ReadStore, pro
     assert store.asked == store.receiving == ["a", "b", "c"]
     with pytest.raises(StartError):
         store.run("replicas", replicas=2, lost=["b"])
-    assert store.asked == ["a", "c"], "nobody can ask a node that is gone"
+    assert store.asked == ["a", "c"], "a lost node cannot be checked"
 
 
 def test_the_first_nodes_of_a_cluster_with_replicas_are_checked(store: ReadStore) -> None:
@@ -121,7 +121,9 @@ def test_the_number_of_replicas_is_checked_first(
 
 @pytest.mark.parametrize("action", ["drain", "remove"])
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_as_many_nodes_as_replicas_are_left(store: ReadStore, action: str, dry_run: bool) -> None:
+def test_at_least_as_many_nodes_as_replicas_must_be_left(
+    store: ReadStore, action: str, dry_run: bool
+) -> None:
     store.document = Document(5, MEMBERS, replicas=2)
     message = "each item is stored on 2 nodes, but only 1 node would be left; add others first"
     with pytest.raises(StartError, match=message):
@@ -131,7 +133,7 @@ def test_as_many_nodes_as_replicas_are_left(store: ReadStore, action: str, dry_r
 
 def test_a_node_that_is_gone_is_removed_whatever_is_left(store: ReadStore) -> None:
     store.document = Document(5, MEMBERS[:2], replicas=2)
-    store.problem = "it gets as far as to ask the others"
+    store.problem = "refused by the check of the other nodes"
     with pytest.raises(StartError, match=store.problem):
         store.run("remove", "b", lost=["b"])
 
@@ -214,7 +216,7 @@ def test_the_number_of_replicas_stays_while_keys_move(store: ReadStore) -> None:
 
 
 @pytest.mark.parametrize(("count", "nodes"), [(1, "1 node"), (2, "2 nodes")])
-def test_there_may_be_as_many_replicas_already(
+def test_raising_replicas_to_the_present_number_changes_nothing(
     store: ReadStore, capsys: pytest.CaptureFixture[str], count: int, nodes: str
 ) -> None:
     store.document = Document(5, MEMBERS, replicas=count)

@@ -1,4 +1,4 @@
-"""The mover: which items it handles at which node, also when nodes are gone."""
+"""The mover: which items it handles on each node, including when nodes have failed."""
 
 import asyncio
 import random
@@ -128,7 +128,7 @@ def test_the_move_does_not_go_on_while_items_are_stranded() -> None:
 
 
 def test_items_that_could_not_move_are_removed_like_those_that_moved() -> None:
-    """They are frozen at remaining nodes, too: with weights, keys also move between these."""
+    """Some are frozen on remaining nodes: with weights, keys also move between these."""
     weights = {"a": 1, "b": 2, "c": 3, "d": 4}
     mover = SweepingMover(Phase.SETTLE, lost="d", weights=weights)
     mover.clear()
@@ -178,7 +178,7 @@ def test_what_a_killed_process_has_moved_is_counted(
     assert mover.noted()["moved"] == counts[0] + 20
 
 
-def test_a_bar_goes_on_where_it_was() -> None:
+def test_the_progress_bar_continues_where_it_was() -> None:
     mover = SweepingMover(Phase.MOVE)
     note = MoverNote("x", "process 1 on a", ended=True, move=NONCE, planned=100, moved=70)
     mover.go_on_from(note, mover._document)

@@ -37,7 +37,7 @@ async def noted(store: Store) -> MoverNote:
     return MoverNote.decode(stored.data)
 
 
-async def test_what_was_moved_is_known_to_the_next_process_and_the_one_after_it() -> None:
+async def test_progress_is_known_to_the_next_two_processes() -> None:
     store = Store()
     first = Permit(store, print)
     await first.acquire()

@@ -102,7 +102,7 @@ def test_keys_may_be_binary(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("marker", [False, True])
-def test_there_may_be_nothing(pair: Pair, marker: bool) -> None:
+def test_there_may_be_no_item(pair: Pair, marker: bool) -> None:
     if marker:
         pair.source.handle(marks.mark(KEY, None))
     before = dict(pair.source.items)
@@ -148,14 +148,14 @@ def test_a_copy_is_completed(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("request_", [marks.stub(KEY, None), marks.mark(KEY, None)])
-def test_marks_of_others_are_replaced(pair: Pair, request_: bytes) -> None:
+def test_marks_at_the_destination_are_replaced(pair: Pair, request_: bytes) -> None:
     pair.set(pair.source)
     pair.destination.handle(request_)
     assert pair.run(pair.moving().move()) == Moved(Outcome.MOVED, 5)
     assert pair.destination.items[KEY].value == b"value"
 
 
-def test_what_was_at_the_destination_before_is_removed(pair: Pair) -> None:
+def test_an_older_item_at_the_destination_is_replaced(pair: Pair) -> None:
     pair.set(pair.source)
     pair.set(pair.destination, b"of last year")
     assert pair.run(pair.moving().move()) == Moved(Outcome.MOVED, 5)
@@ -188,7 +188,7 @@ def test_a_node_may_refuse_a_stub(pair: Pair) -> None:
     assert pair.source.items
 
 
-def test_the_time_to_live_goes_on(pair: Pair) -> None:
+def test_the_time_to_live_keeps_running(pair: Pair) -> None:
     pair.set(pair.source, b"value", b" T100")
     steps = pair.moving().move()
     asks = next(steps)
@@ -268,7 +268,7 @@ def test_exptimes(ttl: int | None, elapsed: float, exptime: int) -> None:
     assert marks.exptime_of(ttl, elapsed, 1e9) == exptime
 
 
-def test_a_model_item_is_what_it_says() -> None:
+def test_the_model_node_answers_like_a_server() -> None:
     node = ModelNode()
     assert node.handle(b"ms k 1 F3 T9 c\r\nx\r\n") == b"HD c1\r\n"
     assert node.items[b"k"] == ModelItem(b"x", 1, 3, 1009)

@@ -99,7 +99,7 @@ def test_json(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert memory["machines"] == {"low": 1, "high": 1}
     assert memory["month"]["low"] == pytest.approx(0.15 * 730)
     assert memory["model_error"] < 0.05
-    # A file's disk comes on top of its machines, of which each has one.
+    # The disk of each machine is added to the price.
     assert file["machine"] == "small"
     assert file["machines"] == file["servers"]
     assert file["month"]["low"] > file["machines"]["low"] * 0.1 * 730
@@ -107,7 +107,7 @@ def test_json(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["request"]["rate"] == 200_000
 
 
-def test_a_bucket_costs_by_the_operation(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_buckets_are_priced_per_operation(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan(saved, "--rate", "1k", "--p99", "1s", "--json") == 0
     gcs = json.loads(capsys.readouterr().out)["options"][2]
     # Only reads: 2,628 million of them in a month of 730 hours, at 0.0004 per 1,000.
@@ -115,7 +115,7 @@ def test_a_bucket_costs_by_the_operation(saved: Path, capsys: pytest.CaptureFixt
     assert gcs["month"]["low"] - machines == pytest.approx(1000 * 730 * 3600 * 0.0004 / 1000)
 
 
-def test_machines_that_are_named(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_machine_types_can_be_chosen(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     named = ("--machine", "small", "--machine", "shared")
     assert plan(saved, "--rate", "200k", "--p99", "50ms", "--json", *named) == 0
     memory = json.loads(capsys.readouterr().out)["options"][0]
@@ -135,7 +135,7 @@ def test_memory_needs_machines(saved: Path, capsys: pytest.CaptureFixture[str]) 
     assert gcs["machines"]["high"] <= 2
 
 
-def test_nothing_can_be_told(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_estimate_is_possible(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan(saved, "--rate", "100", "--p99", "1us") == 1
     assert "no estimate is possible for any of the measured targets" in capsys.readouterr().out
 
@@ -159,15 +159,15 @@ def test_errors(
     assert message in capsys.readouterr().err
 
 
-def test_results_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "plan", str(tmp_path), "--rate", "1k", "--p99", "1s"]) == 64
     assert "cannot be read: No such file" in capsys.readouterr().err
 
 
-def test_a_running_server_is_advised_as_a_cache(
+def test_a_running_server_is_recommended_only_as_a_cache(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is unknown what a server that was already running keeps."""
+    """It is unknown whether a server that was already running keeps its items."""
     results = system()
     (point, *_) = results.points
     target = TargetInfo(point.target, "server", "127.0.0.1:11211")
@@ -186,7 +186,9 @@ def plan_of(results: Results, folder: Path, *arguments: object) -> int:
     return plan(folder, *arguments)
 
 
-def test_memory_decides(tmp_path: Path, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_memory_determines_the_number_of_servers(
+    tmp_path: Path, saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A server uses the memory of its own machine, so there are as many servers as machines."""
     alone = tmp_path / "alone"
     asked = ("--rate", "1k", "--p99", "1s", "--keys", "1000m", "--json")
@@ -200,7 +202,7 @@ def test_memory_decides(tmp_path: Path, saved: Path, capsys: pytest.CaptureFixtu
     )
 
 
-def test_what_may_cost_as_little_is_named(
+def test_a_target_that_may_cost_no_more_is_mentioned(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one = system(kind="memory", demand=10, noise=(0.9, 1.0, 1.1))

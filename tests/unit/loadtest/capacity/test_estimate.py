@@ -1,4 +1,4 @@
-"""How many servers a load needs: systems with known answers, and what cannot be told."""
+"""How many servers a load needs: systems with known answers, and loads without an estimate."""
 
 import dataclasses
 from typing import Any
@@ -21,7 +21,7 @@ def ask(results: Results, rate: float, p99: float = 5_000.0, **more: float) -> E
 
 
 def test_a_server_of_known_demand() -> None:
-    """10 µs each: a server takes 100,000 per second, and nearly as many fast enough."""
+    """At 10 µs each, a server handles 100,000 per second, and nearly as many fast enough."""
     found = ask(system(), 90_000)
     assert found.servers == Range(1, 1)
     assert 90_000 < found.each.low < found.each.high < 105_000
@@ -44,7 +44,7 @@ def test_several_servers(rate: float) -> None:
     assert found.extrapolation == found.servers.high
 
 
-def test_a_shorter_time_needs_more_servers() -> None:
+def test_a_shorter_time_limit_needs_more_servers() -> None:
     slow, fast = (ask(system(), 300_000, p99) for p99 in (5_000.0, 800.0))
     assert fast.each.low < 0.97 * slow.each.low
     for longer, shorter in ((50_000.0, 5_000.0), (5_000.0, 1_000.0), (1_000.0, 800.0)):
@@ -74,7 +74,7 @@ def test_a_cluster_whose_nodes_are_the_limit() -> None:
     assert found.bottleneck.startswith("the node's processor")
     assert 8 <= found.servers.low <= 9
     assert found.servers.high <= 12
-    # It was not busy: it did 97,000 at least, and perhaps twice as much.
+    # The proxy was not busy: it handled 97,000, and could perhaps handle twice as many.
     assert found.proxies == Range(2, 3)
 
 
@@ -83,7 +83,7 @@ def test_a_cluster_whose_proxy_is_the_limit() -> None:
     assert found.bottleneck.startswith("the proxy's processor")
     assert found.proxies.low == 3
     assert found.proxies.high <= 4
-    # The nodes were not busy: they did a third of 100,000 at least, and perhaps twice as much.
+    # The nodes were not busy: each handled a third of 100,000, and could perhaps handle twice that.
     assert 32_000 <= found.each.low <= 35_000
     assert 60_000 <= found.each.high <= 70_000
 
@@ -105,7 +105,7 @@ def test_a_remote_server() -> None:
         for point in results.points
     ]
     found = ask(dataclasses.replace(results, points=points), 90_000)
-    # Random arrivals queue more than clients that wait: 70% of what these reached is certain.
+    # Random arrivals queue more than a closed loop: only 70% of its throughput is certain.
     assert found.each.low == pytest.approx(70_000, rel=0.03)
     assert found.each.high == pytest.approx(100_000, rel=0.03)
     assert found.servers == Range(1, 2)
@@ -114,7 +114,7 @@ def test_a_remote_server() -> None:
     assert found.bottleneck.startswith("unknown")
 
 
-def test_larger_values_than_asked_for_do() -> None:
+def test_measurements_of_larger_values_suffice() -> None:
     small, large = system(demand=10, size=100), system(demand=20, size=1000)
     both = dataclasses.replace(small, points=[*small.points, *large.points])
     assert ask(both, 90_000, value_size=100).servers.high == 1
@@ -132,14 +132,14 @@ def test_larger_values_than_asked_for_do() -> None:
         ({"noise": (0.1, 1.0, 1.9)}, 1_000, {}, "varied too much"),
     ],
 )
-def test_what_cannot_be_told(
+def test_loads_that_cannot_be_estimated(
     measured: dict[str, Any], rate: float, more: dict[str, float], reason: str
 ) -> None:
     with pytest.raises(UnknowableError, match=reason):
         ask(system(**measured), rate, **more)
 
 
-def test_nothing_can_be_told_without_points() -> None:
+def test_no_estimate_is_possible_without_points() -> None:
     with pytest.raises(UnknowableError, match="no operation succeeded"):
         ask(dataclasses.replace(system(), points=()), 1_000)
 
@@ -199,20 +199,20 @@ def test_an_answer_between_two_measured_loads() -> None:
 
 
 @pytest.mark.parametrize("network", [20.0, 100.0, 1_000.0])
-def test_a_longer_time_never_needs_more(network: float) -> None:
+def test_a_longer_time_limit_never_needs_more_servers(network: float) -> None:
     last = (float("inf"), float("inf"))
     for p99 in (100, 300, 510, 520, 540, 560, 700, 1_000, 2_000, 5_000, 20_000, 1_000_000):
         try:
             found = ask(system(network=network), 200_000, float(p99)).servers
         except UnknowableError:
-            assert last == (float("inf"), float("inf"))  # and from there on it is known
+            assert last == (float("inf"), float("inf"))  # only shorter limits have no estimate
             continue
         assert (found.low, found.high) <= last
         last = (found.low, found.high)
     assert last[1] <= 4
 
 
-def test_no_server_is_busy_for_more_than_all_the_time() -> None:
+def test_utilisation_never_exceeds_1() -> None:
     for rate in (90_000, 150_000, 200_000):
         found = ask(system(noise=(0.7, 1.0, 1.3)), rate, 50_000.0)
         assert found.utilisation is not None
@@ -230,7 +230,7 @@ def test_requests_in_flight_are_clients_of_the_model() -> None:
     points = [dataclasses.replace(point, clients=point.clients // 8) for point in piped.points]
     found = ask(with_load(dataclasses.replace(piped, points=points), pipeline=8), 90_000)
     assert found.measured.model_error is not None
-    assert found.measured.model_error < 0.1  # eight of them queue already
+    assert found.measured.model_error < 0.1  # even the lowest load has eight in flight
 
 
 def test_threads_that_do_the_work_are_counted() -> None:
@@ -262,7 +262,7 @@ def test_threads_that_do_the_work_are_counted() -> None:
     assert [part.workers for part in ask(threads(3.8), 1_000).measured.parts] == [4]
 
 
-def test_what_was_measured_differently() -> None:
+def test_measurements_with_multigets_or_replicas_are_refused() -> None:
     with pytest.raises(UnknowableError, match="gets of several keys"):
         ask(with_load(system(), multiget=10), 1_000)
     results = system(nodes=3, proxy=5)
@@ -272,7 +272,7 @@ def test_what_was_measured_differently() -> None:
         ask(dataclasses.replace(results, targets=[copied]), 1_000)
 
 
-def test_a_machine_that_all_shared() -> None:
+def test_nodes_that_shared_a_machine() -> None:
     """Three nodes on one core did a third each, and may do three times as much elsewhere."""
     results = system(demand=30, nodes=3, slowdown=3.0)
     shared = dataclasses.replace(results, machine={**results.machine, "cores": 1})

@@ -57,14 +57,14 @@ def test_no_bound_is_below_what_was_measured() -> None:
     found = re.search(r"with ([\d.]+) µs .* at most ([\d,]+) requests", target.answer[0])
     assert found is not None
     assert float(found[1]) == pytest.approx(50, rel=0.01)
-    # Written with three digits.
+    # The answer has three digits.
     assert float(found[2].replace(",", "")) >= measured * 0.995
     # With few clients, the network's bounds show that its demands are not the same.
     assert target.inputs.bounds[-1].throughput[1] >= measured * 0.999
 
 
 def test_the_bound_has_an_interval() -> None:
-    """It is that of the processor times at the busiest load, which vary by some percent."""
+    """It follows from the processor times at the busiest load, which vary by a few percent."""
     measured = points("a", [SERVER, DELAY], lambda _: {"server": 40e-6}, noise=0.0)
     varied = []
     for one in measured:
@@ -106,7 +106,7 @@ def test_a_node_is_named_without_an_article() -> None:
     )
 
 
-def test_one_load_tests_nothing() -> None:
+def test_one_load_cannot_test_a_model() -> None:
     target = modelled(points("a", [SERVER, DELAY], lambda _: {"server": 80e-6}, clients=[16]))
     assert {one.outcome for one in target.assessments} == {Outcome.UNKNOWN}
     text = " ".join(target.answer)

@@ -41,7 +41,7 @@ def one_server() -> TargetModels:
     return target
 
 
-def test_a_network_that_is_one_holds_everywhere() -> None:
+def test_the_model_of_a_network_holds_for_one_at_all_loads() -> None:
     target = one_server()
     assert target.inputs.bottleneck == "server"
     demand = target.inputs.demands["server"]
@@ -61,7 +61,7 @@ def test_a_network_that_is_one_holds_everywhere() -> None:
         low, high = bounds.throughput
         assert low * 0.95 <= load.throughput.mean <= high * 1.05
     assert "the bottleneck is the server, with 80 µs per request" in target.answer[0]
-    # 12,500, but for the noise of what was measured.
+    # 12,500, apart from the noise of the measurement.
     assert "at most 12,600 requests per second, and queueing from 3" in target.answer[0]
 
 
@@ -162,7 +162,7 @@ def test_processes_that_share_the_cores_are_named() -> None:
     )
 
 
-def test_values_that_vary_too_much_test_nothing() -> None:
+def test_values_that_vary_too_much_cannot_test_a_model() -> None:
     measured = points("noisy", [SERVER, DELAY], lambda _: {"server": 80e-6}, noise=0.4)
     (target,) = model_targets(results(measured))
     found = assessments(target)["closed M/M/1"]
@@ -206,7 +206,7 @@ def test_results_without_a_closed_loop(tmp_path: Path) -> None:
 def with_workers(
     arrivals: Sequence[float], service: float, workers: int, in_flight: int
 ) -> TargetModels:
-    """Return the models of a proxy whose queue behaves like M/M/m with so many workers."""
+    """Return the models of a proxy whose queue behaves like M/M/m with this number of workers."""
     measured = []
     for number, rate in enumerate(arrivals):
         queue = mmm(rate, 1 / service, workers).waiting_time
@@ -225,7 +225,7 @@ def with_workers(
     return models
 
 
-def test_workers_of_proxies_are_compared_with_what_they_count() -> None:
+def test_the_limit_in_flight_acts_as_the_number_of_workers() -> None:
     arrivals, service = (50.0, 150.0, 250.0, 320.0, 370.0), 0.01
     right = assessments(with_workers(arrivals, service, 4, 4))["M/M/m of the proxies' workers"]
     assert right.fits

@@ -16,7 +16,7 @@ def traced(requests: int, alone: dict[str, tuple[int, float]]) -> Traced:
     return found
 
 
-def test_visits_are_of_all_loads_and_times_of_the_first() -> None:
+def test_visits_come_from_all_loads_and_times_from_the_first() -> None:
     loads = [
         {"proxy": traced(100, {"a": (60, 0.01), "b": (40, 0.02)})},
         {"proxy": traced(900, {"a": (640, 0.08), "b": (260, 0.05)})},
@@ -30,11 +30,11 @@ def test_visits_are_of_all_loads_and_times_of_the_first() -> None:
     assert high - low == pytest.approx(2 * 1.96 * 0.13 * 0.007, rel=0.3)
 
 
-def test_requests_to_several_nodes_at_a_time_visit_none_in_turn() -> None:
+def test_requests_to_several_nodes_at_once_give_no_demands() -> None:
     assert not node_demands([{"proxy": traced(200, {"a": (60, 0.01), "b": (40, 0.02)})}])
 
 
-def test_too_few_requests_tell_nothing() -> None:
+def test_too_few_requests_give_no_demands() -> None:
     few = {"proxy": traced(100, {"a": (95, 0.01), "b": (5, 0.02)})}
     many = {"proxy": traced(1000, {"a": (500, 0.01), "b": (500, 0.02)})}
     assert not node_demands([few, many])

@@ -74,7 +74,7 @@ def test_sharding_that_costs() -> None:
     assert text.endswith("slower; not significant with 2.")
 
 
-def test_what_cannot_be_told() -> None:
+def test_without_a_size_from_which_sharding_pays() -> None:
     none = sentence(compare_sizes(runs(lambda size: 1.0, noise=0.003)))
     assert none.startswith(
         "Sharding does not pay off at any size up to 9 keys; if it is faster at all, by"
@@ -103,7 +103,7 @@ def test_percentiles() -> None:
     assert one.sharded.proxy == ()
 
 
-def test_buckets_are_the_same_and_lose_nothing() -> None:
+def test_buckets_are_shared_and_lose_no_times() -> None:
     given = [times(20.0), times(3000.0, 500), Latency()]
     bounds, counts = buckets(given)
     assert [round(float(one.sum())) for one in counts] == [200, 500, 0]

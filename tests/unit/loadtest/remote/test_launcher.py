@@ -21,7 +21,7 @@ sys.exit(main())
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it reads /proc")
-def test_it_needs_only_what_a_server_needs_and_ends_with_its_input() -> None:
+def test_it_needs_only_the_packages_of_a_server_and_ends_with_its_input() -> None:
     requests = [
         {"id": 1, "do": "begin", "of": {"patience": 60, "host": "127.0.0.1", "ports": None}},
         {"id": 2, "do": "counters", "of": [1, 999_999_999]},

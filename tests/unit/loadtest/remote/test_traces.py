@@ -17,9 +17,9 @@ def row(at: float, keys: str = "1") -> str:
     return f"1,{start},0,,,{start + 10},{start + 30},{start + 40},,node-1,{keys}\n"
 
 
-def test_times_become_those_of_the_clock_here(tmp_path: Path) -> None:
+def test_times_are_converted_to_the_local_clock(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
-    # That clock is an hour ahead. The last line is not complete.
+    # The remote clock is an hour ahead. The last line is not complete.
     add_trace(HEADER + row(3700.0) + row(3700.5) + "1,37", path, 3600.0)
     add_trace(HEADER + row(3701.0, '"a, b"'), path, 3600.0)
     lines = path.read_text().splitlines()

@@ -82,7 +82,7 @@ def test_gets_of_several_keys_are_doubted_as_well() -> None:
     assert not said(measured(gets=[faultless]), "Gets of several keys")
 
 
-def test_requests_that_failed_have_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_requests_cause_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     run = Run(4, True, 1, 0.0, 1.0, 1e4, 0, 2, 0.0, 0.0, latency(new_histogram()))
     assert exit_code(measured(gets=[replace(run, errors=0)])) == 0
     assert capsys.readouterr().err == ""
@@ -131,7 +131,7 @@ def whole(
     return found
 
 
-def test_figures_have_intervals_and_differences_are_told_from_chance() -> None:
+def test_figures_have_intervals_and_differences_are_tested_for_significance() -> None:
     one, _, proxied, _, writes, *_ = answer(measured(whole()))
     assert re.fullmatch(
         r"Without a proxy, reads per second: [\d,]+ ± [\d,]+ with 1 nodes \(\d+ clients\); "
@@ -156,7 +156,7 @@ def test_differences_between_noisy_measurements() -> None:
 
 
 @pytest.mark.slow
-def test_models_are_quoted_with_what_they_are_about_if_one_fits() -> None:
+def test_a_model_that_fits_is_quoted_with_its_subject() -> None:
     stations = [Station("server", 80e-6), Station("network", 150e-6, 0)]
     known = points("a", stations, lambda _: {"server": 80e-6}, clients=(1, 2, 4, 8))
     (models,) = model_targets(as_results(known))

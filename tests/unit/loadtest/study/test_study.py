@@ -191,7 +191,7 @@ def test_another_seed_is_another_study(tmp_path: Path) -> None:
 
 
 def test_servers_of_known_demand() -> None:
-    """Of 10 µs each, a server takes 100,000 per second, and two take nearly twice as many."""
+    """At 10 µs each, a server handles 100,000 per second, and two handle nearly twice as many."""
     one, two = system(demand=10, nodes=1), system(demand=10, nodes=2)
     both = replace(one, targets=[*one.targets, *two.targets], points=[*one.points, *two.points])
     found = lines({sweep("direct"): both}, "direct")
@@ -214,7 +214,7 @@ def test_servers_of_known_demand() -> None:
     assert png(sweep_plot("direct", "Reads", found).draw(LIGHT)).startswith(b"\x89PNG")
 
 
-def test_a_row_is_of_one_measurement() -> None:
+def test_a_row_shows_a_single_measurement() -> None:
     """The busiest server is that of the point at which throughput stops growing."""
     (line,) = lines({sweep("direct"): system(demand=10, nodes=1)}, "direct")
     points = line.results.points
@@ -243,7 +243,7 @@ def test_other_programs_are_a_doubt_and_not_a_limit() -> None:
     assert table_of_direct(found).rows[0][-1] == "a node"
 
 
-def test_what_is_unknown_is_not_zero() -> None:
+def test_unknown_figures_are_not_zero() -> None:
     def without_processes(results: Results) -> Results:
         points = [
             replace(point, repetitions=[replace(one, processes={}) for one in point.repetitions])
@@ -299,7 +299,7 @@ def test_throughput_by_the_law() -> None:
     assert in_csv["Time in the queue"] == ["µs", 200, None, None]
 
 
-def test_without_times_of_proxies_there_is_no_such_figure() -> None:
+def test_without_times_of_proxies_they_are_not_plotted() -> None:
     found = lines({sweep("direct"): system(nodes=1)}, "direct")
     assert times_plot("times", "Where the time goes", found) is None
 

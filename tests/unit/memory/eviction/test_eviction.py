@@ -47,17 +47,17 @@ def test_an_item_used_twice_in_the_small_queue_stays(uses, stays):
         assert cache.items.get(cache.key(0)).state & FREQUENCY == 0
 
 
-def test_where_the_main_queue_has_more_than_its_share_it_gives():
+def test_a_main_queue_above_its_share_evicts():
     cache = filled(20)
     cache.access(0, times=2)
-    cache.access(20)  # 0 into the main queue
+    cache.access(20)  # 0 moves to the main queue
     assert cache.queues == ([20], [*range(2, 20), 0])
     cache.access(21)
     assert cache.evicted == [1, 2]
 
 
 @pytest.mark.parametrize("uses", [0, 1, 2, 3, 9])
-def test_in_the_main_queue_an_item_goes_round_once_for_each_use_up_to_three(uses):
+def test_an_item_goes_round_the_main_queue_once_for_each_use_up_to_three(uses):
     cache = filled(20)
     cache.policy._main_limit = 0  # so that it always evicts
     cache.access(2, times=uses)
@@ -148,7 +148,7 @@ def test_a_store_passes_over_a_bounded_number_of_used_items():
     assert cache.queues[1] == [*range(16, 100), *range(10, 15)]
 
 
-def test_chances_are_for_all_that_goes_at_once():
+def test_items_evicted_together_share_the_bound_on_items_passed_over():
     cache = filled(100)
     cache.policy._patience = 5
     cache.policy._small_limit = cache.policy._main_limit = 0

@@ -72,7 +72,7 @@ def test_s3fifo_with_bounded_chances_has_nearly_the_same_hits(name, places):
 
 @pytest.mark.parametrize("places", PLACES)
 @pytest.mark.parametrize("name", TRACES)
-def test_s3fifo_as_served_misses_as_much(name, places):
+def test_s3fifo_as_the_server_uses_it_misses_about_as_often(name, places):
     ours = misses(our_hits(Cache(places), TRACES[name]))
     theirs = misses(their_hits("S3FIFO", places, name))
     # Within 1% in 99 of 100 processes: which keys the ghost queue forgets early depends on hashes.
@@ -86,7 +86,7 @@ def test_lru_has_the_same_hits(name, places):
     assert ours == their_hits("LRU", places, name)
 
 
-def test_lru_has_the_same_hits_where_items_are_deleted():
+def test_lru_has_the_same_hits_when_items_are_deleted():
     """S3-FIFO has no such oracle: libCacheSim's gives up a deleted item's place at once."""
     rng = random.Random(1)
     ours, theirs = Cache(500, "lru"), libcachesim.LRU(500, hashpower=HASH_POWER)

@@ -62,7 +62,7 @@ def test_a_walk_through_a_queue_passes_each_key_once_and_begins_again(size, at_m
         assert seen == queue.list() == keys
 
 
-def test_a_walk_through_a_queue_may_exchange_keys_for_their_like():
+def test_a_walk_through_a_queue_may_exchange_keys_for_equal_ones():
     queue = Fifo()
     for number in range(10):
         queue.push(b"key %d" % number)
@@ -84,7 +84,7 @@ def remembered(ghost, numbers):
     return sum(ghost.take(key(number)) for number in numbers)
 
 
-def test_a_ghost_remembers_a_key_until_it_is_asked_for():
+def test_a_ghost_remembers_a_key_until_it_is_taken():
     ghost = Ghost(1000)
     ghost.add(b"a")
     assert ghost.take(b"a")
@@ -92,14 +92,14 @@ def test_a_ghost_remembers_a_key_until_it_is_asked_for():
     assert not ghost.take(b"never")
 
 
-def test_a_ghost_of_no_capacity_remembers_nothing():
+def test_a_ghost_without_capacity_remembers_nothing():
     ghost = Ghost()
     ghost.add(b"a")
     assert not ghost.take(b"a")
 
 
 @pytest.mark.parametrize("capacity", [1000, 1024, 1025, 5000, 30_000])
-def test_a_ghost_remembers_about_as_many_as_it_is_for(capacity):
+def test_a_ghost_remembers_about_as_many_keys_as_its_capacity(capacity):
     ghost = Ghost(capacity)
     for number in range(3 * capacity):
         ghost.add(key(number))
@@ -167,7 +167,7 @@ _SIZE = 3000  # bytes of a value: allocations of that size are not pooled
 
 
 @pytest.mark.skipif(
-    running_build() == "compiled", reason="what mypyc compiles aborts when memory runs out"
+    running_build() == "compiled", reason="code compiled by mypyc aborts when memory runs out"
 )
 def test_items_keep_their_places_if_memory_runs_out_while_some_are_chosen():
     testcapi = pytest.importorskip("_testcapi")

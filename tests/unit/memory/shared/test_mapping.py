@@ -12,7 +12,7 @@ from memlite.memory.shared import Mapping, native
 def memory_files() -> set[str]:
     found = set()
     for entry in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the one that lists them
+        with contextlib.suppress(FileNotFoundError):  # the descriptor of the listing
             if entry.readlink().name.startswith("memfd:memlite"):
                 found.add(entry.name)
     return found

@@ -44,20 +44,22 @@ def test_the_table_in_python_serves_after_one_warning(
     assert "/there/_native.so was compiled for another version" in record.getMessage()
 
 
-def test_one_of_this_layout_is_used(module: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_table_in_c_of_this_layout_is_used(
+    module: ModuleType, caplog: pytest.LogCaptureFixture
+) -> None:
     vars(module)["VERSION"] = VERSION
     assert native() is module
     assert not caplog.records
 
 
 @pytest.mark.skipif(native() is None, reason="the table in C is not compiled")
-def test_pages_of_a_segment_are_mapped_many_at_once() -> None:
+def test_many_pages_of_a_segment_are_mapped_at_once() -> None:
     mapping = Mapping(16 << 20, 1 << 20, 1, compiled=True)
     probe = mmap.mmap(-1, mmap.PAGESIZE)
     try:
         probe.madvise(23)
     except OSError as error:
-        pytest.skip(f"this kernel cannot: {error}")
+        pytest.skip(f"this kernel does not support it: {error}")
     line, reply = b"get key\r\n", b"VALUE key 0 4070\r\n%b\r\nEND\r\n" % (b"v" * 4070)
     faults = []
     for _ in range(200):  # pages
@@ -65,4 +67,4 @@ def test_pages_of_a_segment_are_mapped_many_at_once() -> None:
         faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
     mapped = [later - before for before, later in itertools.pairwise(faults)]
     assert sum(map(bool, mapped)) < 100
-    assert max(mapped) < 100, "but not a whole segment, for which a store would take long"
+    assert max(mapped) < 100, "mapping a whole segment at once would delay a store"

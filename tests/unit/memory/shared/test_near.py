@@ -112,7 +112,7 @@ def test_cached_replies_expire_on_time_and_may_be_prolonged() -> None:
     assert one.find_all([line(1)], stop=False) == [None]
 
 
-def test_each_second_has_its_use_noted() -> None:
+def test_use_is_recorded_in_each_second() -> None:
     _, one, another = tables(False)
     put(one, 1, b"one")
     for second in (5, 6):
@@ -124,7 +124,7 @@ def test_each_second_has_its_use_noted() -> None:
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_no_old_value_is_found_while_segments_are_used_again(other: bool) -> None:
+def test_no_old_value_is_found_while_segments_are_reused(other: bool) -> None:
     mapping, one, another = tables(other)
     chance = random.Random(4)
     values: dict[int, bytes] = {}
@@ -157,7 +157,7 @@ def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one._near._size <= 50_000
 
 
-def test_nothing_is_lacked_but_by_the_last_that_was_looked_for() -> None:
+def test_lacks_is_true_once_and_only_for_the_last_missing_key() -> None:
     _, one, another = tables(False)
     missing = line(1)
     assert one.find(missing) is None
@@ -169,7 +169,7 @@ def test_nothing_is_lacked_but_by_the_last_that_was_looked_for() -> None:
     assert not one.lacks(expired)
 
 
-def test_an_end_at_the_first_that_is_not_found() -> None:
+def test_find_all_may_stop_at_the_first_missing_key() -> None:
     _, one, _ = tables(False)
     first = put(one, 1, b"one")
     third = put(one, 3, b"three")

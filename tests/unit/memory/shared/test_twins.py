@@ -66,7 +66,7 @@ class Model:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_random_operations_by_either_have_the_results_of_a_dict(kind: str) -> None:
+def test_random_operations_by_either_match_those_on_a_dict(kind: str) -> None:
     mapping, both = tables(kind)
     chance, model = random.Random(7), Model()
     for _ in range(6000):
@@ -105,7 +105,7 @@ def test_a_full_table_evicts_the_oldest_and_keeps_used_items(kind: str) -> None:
     for number in range(stored):
         table = both[number % 2]
         assert table.store(line(number), reply(number, value), 0.0, None, 0, b"") > 0
-        assert both[number // 2 % 2].find(line(0)) == reply(0, value), "one that is always used"
+        assert both[number // 2 % 2].find(line(0)) == reply(0, value), "an item in use stays"
     mapping.verify()
     left = [number for number in range(stored) if both[0].find(line(number)) is not None]
     assert left[0] == 0
@@ -164,7 +164,7 @@ def test_evictions_that_are_not_taken_are_missed(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_evicted_item_has_its_key_also_if_its_reply_has_not(kind: str) -> None:
+def test_an_evicted_item_has_its_key_even_if_its_reply_lacks_it(kind: str) -> None:
     mapping, both = tables(kind)
     feed = Evicted(mapping)
     feed.follow(True)
@@ -289,7 +289,7 @@ def test_without_eviction_a_store_fails_when_all_is_live(kind: str) -> None:
 def test_workers_that_are_killed_cost_no_memory(kind: str, evicts: int) -> None:
     mapping, both = tables(kind)
     for number in range(4 * mapping.layout.segments):
-        # The next of its number: it has another object.
+        # The worker's successor: it has the same number, but another object.
         table = mapping.attach(compiled=kind == "native" or (kind == "both" and number % 4 < 2))
         table.evicts = evicts
         table.attach(number % 2)
@@ -300,7 +300,7 @@ def test_workers_that_are_killed_cost_no_memory(kind: str, evicts: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_eviction_dead_records_of_the_open_segment_are_used_again(kind: str) -> None:
+def test_without_eviction_dead_records_of_the_open_segment_are_reused(kind: str) -> None:
     _, both = tables(kind)
     for table in both:
         table.evicts = 0
@@ -341,7 +341,7 @@ def test_records_that_fill_a_segment_to_the_last_byte(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_so_many_small_items_that_slots_run_out(kind: str) -> None:
+def test_slots_run_out_with_many_small_items(kind: str) -> None:
     mapping, both = tables(kind)
     for number in range(mapping.layout.slots * 256 * 2):
         assert both[0].store(line(number), reply(number, b""), 0.0, None, 0, b"") > 0
@@ -350,7 +350,7 @@ def test_so_many_small_items_that_slots_run_out(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_item_expires_to_the_moment(kind: str) -> None:
+def test_an_item_expires_exactly_on_time(kind: str) -> None:
     _, both = tables(kind)
     now = time.time()
     both[0].store(line(1), reply(1, b"x"), now + 100, None, 0, b"")
@@ -374,7 +374,7 @@ def test_a_store_may_leave_the_expiry_as_it_is(kind: str) -> None:
         assert table.store(line(1), reply(1, b"y"), 0.0, unique, EXPIRY, b"") > unique
         assert both[0].get(line(1))[:2] == (reply(1, b"y"), expires)
         assert table.store(line(2), reply(2, b"x"), expires, None, EXPIRY, b"") > 0
-        assert both[0].get(line(2))[1] == expires, "it is its own, as there was none"
+        assert both[0].get(line(2))[1] == expires, "with no expiry to keep, the given one applies"
     mapping.verify()
 
 
@@ -442,7 +442,7 @@ def test_a_lower_limit_gives_memory_back(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_memory_is_given_back_before_a_segment_may_be_used_again(kind: str) -> None:
+def test_memory_is_given_back_before_a_segment_may_be_reused(kind: str) -> None:
     mapping, both = tables(kind)
     segment = mapping.layout.segment_size
     file: int = mapping.attach()._file  # type: ignore[attr-defined]
@@ -455,7 +455,7 @@ def test_memory_is_given_back_before_a_segment_may_be_used_again(kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_keys_are_listed_while_segments_are_used_again(kind, monkeypatch):
+def test_keys_are_listed_while_segments_are_reused(kind, monkeypatch):
     mapping, both = tables(kind)
     names = {b"key-%d" % number for number in range(20)}
     for number in range(20):
@@ -478,13 +478,13 @@ def test_keys_are_listed_while_segments_are_used_again(kind, monkeypatch):
 @pytest.mark.parametrize("new", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_store_passes_over_a_whole_segment(kind: str, new: bool) -> None:
-    """Few items of each segment are dead, so that room for one takes several; or none are."""
+    """Few items of each segment are dead, or, with `new`, none."""
     mapping = Mapping(12 << 20, 512 * 1024, 2, compiled=kind != "pure")
     both = [mapping.table, mapping.attach(compiled=kind == "native")]
     for number, table in enumerate(both):
         table.attach(number)
         table.offset = time.time() - time.monotonic()
-    value = b"v" * 400  # so that slots do not run out before the room
+    value = b"v" * 400  # so that room runs out before slots
     each = record_size(len(reply(10_000, value)), 0)
     items = mapping.layout.segments * 3 // 4 * mapping.layout.segment_size // each
     chance, most = random.Random(5), 0

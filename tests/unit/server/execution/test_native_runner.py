@@ -166,7 +166,7 @@ def test_evicted_items_are_the_same_ones_and_are_counted_and_shown(megabytes, si
 
 
 without_aborts = pytest.mark.skipif(
-    running_build() == "compiled", reason="what mypyc compiles aborts when memory runs out"
+    running_build() == "compiled", reason="code compiled by mypyc aborts when memory runs out"
 )
 
 
