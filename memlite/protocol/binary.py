@@ -352,7 +352,7 @@ class BinaryParser:
     def _end_turn(self, data: bytes, position: int) -> bool:
         """Keep the rest for the next turn; return whether it contains a packet to parse.
 
-        A turn ends when its commands are used up, and after each STAT; see `TextParser`.
+        A turn ends when its quota of commands is used up, and after each STAT; see `TextParser`.
         """
         if position >= len(data):
             return False

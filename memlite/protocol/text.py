@@ -41,7 +41,7 @@ _FLAGS_END: Final = 2**32
 _UINT64_END: Final = 2**64
 # Values of at least this many bytes are large enough for an extra copy to matter.
 _LARGE_VALUE: Final = 64 * 1024
-# Bytes of the input that are split into gets at a time: enough for a turn of usual gets, and few
+# Bytes of the input that are split into gets at a time: enough for a turn of typical gets, and few
 # enough that splitting them again in the next turn costs little.
 _GETS_AT_ONCE: Final = 4 * 1024
 _SHORTEST_LINE: Final = 4  # bytes, including the line ending
@@ -418,8 +418,8 @@ class TextParser:
     def _end_turn(self, data: bytes, position: int) -> bool:
         """Keep the rest for the next turn; return whether it contains a complete line.
 
-        A turn ends when its commands are used up, and after each administrative command: twenty
-        stats over a million items in one turn would stall every other connection.
+        A turn ends when its quota of commands is used up, and after each administrative command:
+        twenty stats over a million items in one turn would stall every other connection.
         """
         if position >= len(data):
             return False

@@ -211,8 +211,8 @@ static inline const char *answered_get(const char *at, const char *last, const c
     return c > key && last - c >= 2 && c[0] == '\r' && c[1] == '\n' && reply < end && *reply == ' ' ? c + 2 : NULL;
 }
 
-/* Returns whether a reply matches the next request, and removes that request if so; see `take`. -1 with an error. `usual` tells
- * that `usual_end` has found nothing odd in the reply. */
+/* Returns whether a reply matches the next request, and removes that request if so; see `take`. -1 with an error. `usual` is
+ * set if `usual_end` found nothing unusual in the reply. */
 static inline int asked_take(Asked *self, const char *reply, const char *end, int usual, int more) {
     if (!self->count) return 1;
     PyObject *entry = self->entries[self->first];

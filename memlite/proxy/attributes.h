@@ -4,7 +4,7 @@ static inline int put(PyObject *owner, const Field *field, PyObject *value) {
     return set_new(owner, field, Py_NewRef(value));
 }
 
-/* Returns the value of an int; -1 with an error if it is none. Python's own function takes 200 instructions for ints of more
+/* Returns the value of an int; -1 with an error if it is not an int. Python's own function takes 200 instructions for ints of more
  * than 30 bits, such as times. */
 static inline long long as_number(PyObject *value) {
 #if PY_VERSION_HEX < 0x030C0000
@@ -16,7 +16,7 @@ static inline long long as_number(PyObject *value) {
     return PyLong_AsLongLong(value);
 }
 
-/* Returns the value of an int attribute; -1 with an error if it is none. */
+/* Returns the value of an int attribute; -1 with an error if it is not an int. */
 static long long get_number(PyObject *owner, const Field *field) {
     PyObject *value = field->at < 0 ? NULL : *(PyObject **)((char *)owner + field->at);
     if (value) return as_number(value);

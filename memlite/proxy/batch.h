@@ -323,7 +323,7 @@ static int write_replies(PyObject *executor, Lone *lone, PyObject *replies, Writ
     Py_INCREF(write);
     int failed = write_with(write, replies, 0, size);
     Py_DECREF(write);
-    return failed ? -1 : lone->write == write ? 0 : call(executor, s_wrote);  /* the call if the client does not read */
+    return failed ? -1 : lone->write == write ? 0 : call(executor, s_wrote);  /* calls `wrote` if the client has stopped reading */
 }
 
 /* Writes the reply to a batch if the client waits for nothing else; returns whether it did, or -1. */
@@ -349,7 +349,7 @@ static int progress_batch(PyObject *executor, Lone *lone, Written *written) {
     Batch *batch = waiting ? first_batch(lone, &waiting) : NULL;
     if (!batch && waiting) return PyErr_Occurred() ? -1 : 0;
     lone->progresses = 0;
-    if (!batch || !batch->waits) return 1;  /* all has been sent meanwhile */
+    if (!batch || !batch->waits) return 1;  /* everything has been sent in the meantime */
     PyObject *ready = batch_available(batch, NULL);
     int failed = ready ? write_replies(executor, lone, ready, written) : -1;
     Py_XDECREF(ready);

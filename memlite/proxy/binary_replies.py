@@ -119,7 +119,7 @@ def flushed(request: BinaryRequest, reply: bytes) -> bytes:
 
 
 def failed(request: BinaryRequest, reply: bytes) -> bytes:
-    """Return the reply to a request that a node, or the proxy, has not carried out."""
+    """Return the reply to a request that a node, or the proxy, did not carry out."""
     status = _STATUS.get(reply[:2])
     if status is not None:
         return packets.failure(request, status)

@@ -109,7 +109,7 @@ class Cluster:
         self.gutter: Gutter | None = None
         self.replicas: ReplicaSets | None = None
         self._whole_gets: WholeGets | None = None
-        # Well over the deadline: a node that was paused still makes a change after it.
+        # Well over the deadline: a node that was paused may still make a change after it.
         # A change takes three steps of at most a deadline each.
         self.replicated = Changes(
             max(30, math.ceil(10 * access.deadline)), over_after=3 * access.deadline
@@ -119,7 +119,7 @@ class Cluster:
         self._finished_moves = FinishedMoves(
             self.node_of, self._forget_all, self.deliver, self.replicated
         )
-        self._moved = 0  # requests of moves that are over
+        self._moved = 0  # requests made by finished moves
         self._handover = Handover(scheduler, follows_within, self._forget_all, self.deliver)
         self.by_line: dict[bytes, Node | ReplicaSet] = {}
         self._has_meta_lines = False
@@ -129,7 +129,7 @@ class Cluster:
             access.deadline,
             self._forget,
             find=self.node_of,
-            valid=self._still_are_the_nodes,
+            valid=self._nodes_unchanged,
         )
         if topology is None:
             self._refusal = Refusal("the nodes are not known yet")
@@ -297,7 +297,7 @@ class Cluster:
         """Keep notes about nodes that miss changes, if changes may be made without them."""
         if topology.gutter is None and topology.write == "all":
             if self.absences is not None:
-                self.absences.watch(())  # nothing waits for notes any more
+                self.absences.watch(())  # nothing waits for notes any longer
             self.absences = None
         elif self.absences is None:
             self.absences = Absences(self._scheduler, self._access.deadline)
@@ -326,7 +326,7 @@ class Cluster:
                 topology.write,
                 spreads=topology.read == "any",
                 find=self.node_of,
-                valid=self._still_are_the_nodes,
+                valid=self._nodes_unchanged,
             )
             if topology.multi_gets == "whole":
                 self._whole_gets = WholeGets(
@@ -342,7 +342,7 @@ class Cluster:
     def _count_failed_shards(self, number: int) -> None:
         self.failed_shards += number
 
-    def _still_are_the_nodes(self, nodes: Sequence[Node]) -> bool:
+    def _nodes_unchanged(self, nodes: Sequence[Node]) -> bool:
         return nodes is self.nodes and self._refusal is None
 
     def _get_again(self, request: bytes, receiver: Receiver) -> None:

@@ -58,8 +58,8 @@ class _Counted(_Base):
         self._gets = counts[_GET]
         # The first bytes of a request that has no object of its own, unless it is of a usual kind.
         self._lone = b""
-        self._kind = b""  # of the request that is being forwarded
-        self._keys: list[bytes] = []  # of the same request, if it retrieves several
+        self._kind = b""  # the kind of the request being forwarded
+        self._keys: list[bytes] = []  # the keys of that request, if it has several
         self._observers: dict[bytes, CommandObserver] = {}
 
     def _take_others(self, data: bytes) -> int:
@@ -126,7 +126,7 @@ class _Counted(_Base):
         return data[:3]
 
     def _observer_of(self, kind: bytes, inner: CommandObserver | None) -> CommandObserver:
-        """Return an observer that counts a command; without `inner`, all of the kind share it."""
+        """Return an observer that counts a command; without `inner`, one is shared per kind."""
         if inner is not None:
             return _One(self._counts, kind, inner)
         found = self._observers.get(kind)

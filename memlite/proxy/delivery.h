@@ -2,10 +2,10 @@
 
 static PyObject *s_bytes_written, *s_note_time, *s_missing, *s_take_some, *s_unexpected, *s_wrote;
 
-static Field any_answered;  /* of unknown types of nodes, in tests */
+static Field any_answered;  /* the attribute `_answered` of nodes of other types, in tests */
 
 static PyTypeObject *counters_type;
-static Field bytes_written;  /* of the counters */
+static Field bytes_written;  /* the attribute of the counters */
 
 typedef struct { PyObject *counters; Py_ssize_t bytes; } Written;
 
@@ -129,7 +129,7 @@ static Py_ssize_t hand_out_all(PyObject *node, PyObject *data, PyObject *pending
     }
     while (taken > 0 && fit > 0 && i < found) {
         int failed = 0;
-        Py_ssize_t number = 1, most = 1, missing = 1;  /* replies that the receiver gets, that are available, that it awaits */
+        Py_ssize_t number = 1, most = 1, missing = 1;  /* replies: handed to the receiver, available, awaited by it */
         PyObject *receiver = usual ? PyObject_Vectorcall(known.popleft, &pending, 1, NULL)
             : PyObject_CallMethodNoArgs(pending, s_popleft);
         if (!receiver) {  /* cannot happen: there are as many receivers as requests */

@@ -20,7 +20,7 @@ __all__ = ["finish_all", "finish_flush", "is_memcached"]
 
 _FLUSH_SECOND: Final = b"flush_all 1\r\n"
 _SECONDS: Final = 3.0
-"""Seconds after which that second is taken to be over, as some nodes store nothing."""
+"""Seconds after which that second is assumed to be over, as some nodes store nothing."""
 _PAUSE: Final = 0.02
 
 
@@ -64,7 +64,7 @@ async def finish_flush(ask: Callable[[bytes], Awaitable[bytes]]) -> bytes:
 
 
 def finish_all(nodes: Sequence[_Node], then: Callable[[bytes], None]) -> None:
-    """Do the same as `finish_flush` for several memcacheds, without a task.
+    """Like `finish_flush`, for several memcacheds, without a task.
 
     Args:
         nodes: at least one.

@@ -7,7 +7,7 @@ from typing import Final
 
 from memlite.proxy.changes import Changes
 from memlite.proxy.moving import Moving
-from memlite.proxy.moving_flush import Behind
+from memlite.proxy.moving_flush import AfterFlush
 from memlite.proxy.node import Receiver
 from memlite.proxy.resend import Target
 
@@ -86,7 +86,7 @@ class FinishedMoves:
         waiting = _Waiting(self, key, partial(self._find, key))
         for moving in self._moves:
             if moving.flushes:
-                return Behind(moving.flushing, waiting)
+                return AfterFlush(moving.flushing, waiting)
         known = self._all_wait or key in self._keys
         return waiting if known or any(moving.uses(key) for moving in self._moves) else None
 

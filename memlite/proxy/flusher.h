@@ -1,4 +1,4 @@
-/* Sends the queue of a node, once per iteration of the event loop: `Node._flush` in node.py. */
+/* Sends a node's queued requests, once per iteration of the event loop: `Node._flush` in node.py. */
 
 typedef struct {
     PyObject_HEAD

@@ -24,7 +24,7 @@ class _Target(Protocol):
 
 
 class _Owners(NamedTuple):
-    """The former nodes of keys, and until when another proxy may think they still have them."""
+    """The former nodes of keys, and until when another proxy may assume they still have them."""
 
     owners: Callable[[bytes], tuple[NodeAddress, ...]]
     until: float
@@ -60,8 +60,8 @@ class Handover:
         self._delivered = delivered
         self._owners: list[_Owners] = []
         self._waiting: list[Callable[[], None]] = []
-        self._keys: set[bytes] = set()  # of changes that wait
-        self._all_wait = False  # for a request that concerns all keys
+        self._keys: set[bytes] = set()  # the keys of waiting changes
+        self._all_wait = False  # because a request for all keys waits
         self._copied = False  # there are copies, so that no read is a miss
         self._bytes = 0
 

@@ -37,11 +37,11 @@ class LinkOwner(Protocol):
 
         Args:
             reason: why.
-            down: whether the node is at fault, so that reconnecting at once is no use.
+            down: whether the node is at fault, so that reconnecting at once is pointless.
         """
 
     def resumed(self) -> None:
-        """Continue to send."""
+        """Resume sending."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -53,8 +53,8 @@ class Link(asyncio.Protocol):
 
     Attributes:
         transport: sends requests.
-        paused: whether the transport has enough to send.
-        write: sends bytes, through the transport or past it.
+        paused: whether the transport's write buffer is full.
+        write: sends bytes, through the transport or bypassing it.
         ended: done when the connection is closed or handed over to another owner.
     """
 

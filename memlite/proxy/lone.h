@@ -190,8 +190,8 @@ static int lone_set_timing(Lone *self, PyObject *timing, void *ignored) {
 }
 
 static PyGetSetDef lone_getset[] = {
-    {"timing", (getter)lone_get_timing, (setter)lone_set_timing, "Has the times of requests.", NULL},
-    {"turns", (getter)lone_get_turns, (setter)lone_set_turns, "Which requests are traced.", NULL},
+    {"timing", (getter)lone_get_timing, (setter)lone_set_timing, "Holds the times of requests.", NULL},
+    {"turns", (getter)lone_get_turns, (setter)lone_set_turns, "Decides which requests are traced.", NULL},
     {NULL},
 };
 static PyMemberDef lone_members[] = {

@@ -10,7 +10,7 @@ from memlite.cluster.topology import Move, Phase, Topology
 from memlite.cluster.topology import Node as NodeAddress
 from memlite.core.clock import Clock
 from memlite.proxy.changes import Changes
-from memlite.proxy.moving_flush import Behind, MovingFlush
+from memlite.proxy.moving_flush import AfterFlush, MovingFlush
 from memlite.proxy.moving_pair import Pair
 from memlite.proxy.node import Node
 from memlite.proxy.replicas import ReplicaSet
@@ -117,11 +117,11 @@ class Moving:
     def _in_progress(self) -> list[asyncio.Future[None]]:
         return [end for pair in self._pairs.values() for end in pair.in_progress()]
 
-    def target(self, key: bytes) -> Pair | Behind | ReplicaSet | None:
+    def target(self, key: bytes) -> Pair | AfterFlush | ReplicaSet | None:
         """Return the target of requests for a key; None for its usual node."""
         target = self._with_copies(key, self._target(key))
         if self.flushes:
-            return self.flushing.behind(target)
+            return self.flushing.after_flush(target)
         return None if isinstance(target, Node) else target
 
     def _with_copies(self, key: bytes, primary: Node | Pair) -> Node | Pair | ReplicaSet:

@@ -16,7 +16,7 @@ from memlite.proxy.node import TOO_LATE, Node, Receiver
 from memlite.proxy.resend import Target, send_again
 from memlite.server.scheduler import Scheduler
 
-__all__ = ["Behind", "MovingFlush"]
+__all__ = ["AfterFlush", "MovingFlush"]
 
 _DELAYED: Final = b"SERVER_ERROR a delayed flush_all is not possible while keys move\r\n"
 _PASSES: Final = 2
@@ -40,7 +40,7 @@ class MovingFlush:
     Attributes:
         find: as above.
         in_progress: whether requests wait.
-        over: done when no request waits any more; None if there is no flush.
+        over: done when no request is waiting any longer; None if there is no flush.
     """
 
     def __init__(
@@ -65,15 +65,15 @@ class MovingFlush:
         self._changes = changes
         self._absences = absences
         self._waiting: deque[Callable[[], None]] = deque()
-        self._behind: dict[Target, Behind] = {}
+        self._after_flush: dict[Target, AfterFlush] = {}
         self.in_progress = False
         self.over: asyncio.Future[None] | None = None
 
-    def behind(self, target: Target) -> "Behind":
+    def after_flush(self, target: Target) -> "AfterFlush":
         """Return an object that sends requests to a target once the flush is over."""
-        found = self._behind.get(target)
+        found = self._after_flush.get(target)
         if found is None:
-            found = self._behind[target] = Behind(self, target)
+            found = self._after_flush[target] = AfterFlush(self, target)
         return found
 
     def wait(self, again: Callable[[], None]) -> None:
@@ -118,7 +118,7 @@ class MovingFlush:
         else:
             receiver.answer(reply)
         self.in_progress = False
-        self._behind.clear()
+        self._after_flush.clear()
         if changes is not None:
             changes.flushed()
         while self._waiting and not self.in_progress:
@@ -151,7 +151,7 @@ class MovingFlush:
         return replies.OK
 
 
-class Behind:
+class AfterFlush:
     """Sends requests to a target once a flush is over."""
 
     def __init__(self, flush: MovingFlush, target: Target) -> None:

@@ -105,8 +105,8 @@ class Pair:
         self.instrumentation = Instrumentation(counters, Sampler())
         self.scheduler = scheduler
         self._delivered = delivered
-        self._last: dict[bytes, asyncio.Future[None]] = {}  # of each key: the last request's end
-        self._ends: set[asyncio.Future[None]] = set()  # of all requests in progress
+        self._last: dict[bytes, asyncio.Future[None]] = {}  # by key: the end of its last request
+        self._ends: set[asyncio.Future[None]] = set()  # the ends of all requests in progress
         self.requests = 0
 
     def enter(self, phase: Phase) -> None:

@@ -4,7 +4,7 @@ static struct {
     PyTypeObject *node, *link, *scheduler_type, *histogram, *timing_type;
     PyObject *one_part, *other_part;  /* types of receivers in Python */
     PyObject *monotonic, *monotonic_ns;
-    PyObject *append, *popleft;  /* of the deques of receivers */
+    PyObject *append, *popleft;  /* methods of the deques of receivers */
     long long many_pending;
     double between_times, between_its_times;  /* seconds */
     int usual_clock;  /* whether both clocks are the system's */
@@ -51,7 +51,7 @@ static int empty_queue(PyObject *queue) {
     return 0;
 }
 
-/* Sends the queue of a node, if nothing else is to be done; returns whether it did, or -1. */
+/* Sends a node's queued requests, if nothing else is to be done; returns whether it did, or -1. */
 static int flush_usual(PyObject *node) {
     PyObject *queue = get(node, &known.queue), *link = NULL, *data = NULL, *write = NULL, *timing = NULL,
         *asked = NULL, *unsent = NULL;

@@ -45,8 +45,8 @@ _MAX_PENDING: Final = 16_384
 _MANY_PENDING: Final = _MAX_PENDING // 2
 _MAX_QUEUED_BYTES: Final = 64 * 1024 * 1024
 _FIRST_PAUSE: Final = 0.05
-# Checks for expired deadlines per deadline: one is noticed late by up to a tenth. Requests have no
-# timestamps of their own.
+# Checks for expired deadlines per deadline: one is noticed up to a tenth of it late. Requests have
+# no timestamps of their own.
 _STEPS: Final = 10
 # Minimum seconds between two timed writes: timing every write takes a twentieth of the time of a
 # small request. It applies to all nodes together, or more nodes would mean more timing.
@@ -158,7 +158,7 @@ class Node:
         service: the time from a write to the reply to its last request, for one write at a time,
             and one per millisecond to all nodes together, or one per tenth of a second to this
             node.
-        ip: the IP address at which it was last reached; empty if never, or if by a socket path.
+        ip: the IP address at which it was last reached; empty if never, or if by a UNIX socket.
         error: why it is down; empty while it is up, or being connected for the first time.
     """
 
@@ -244,7 +244,7 @@ class Node:
 
     @property
     def requests(self) -> int:
-        """How many requests were taken for it."""
+        """How many requests were accepted for it."""
         return self._last_sent + len(self._queue) + self._in_batches
 
     @property
@@ -305,7 +305,7 @@ class Node:
 
         Args:
             request: its bytes. It must have exactly one reply.
-            receiver: takes the reply; it may have been told of a failure when this returns.
+            receiver: takes the reply; it may have been notified of a failure when this returns.
         """
         if self._limited:
             self._send_limited(request, receiver)
@@ -715,7 +715,7 @@ class Node:
         self._lose(reason, down=down)
 
     def resumed(self) -> None:
-        """Continue to send."""
+        """Resume sending."""
         self._flush()
 
 

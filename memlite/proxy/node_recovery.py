@@ -30,7 +30,7 @@ class NodeRecovery:
     """Knows whether a node has missed changes, and empties it if so.
 
     Args:
-        missed: whether it may have missed some before the proxy knew it.
+        missed: whether it may have missed changes before the proxy knew of it.
         empties: whether a node that has missed changes is emptied.
         joined: the change of the nodes that added it; empty if it was there before. Of several
             proxies, only the first to learn of that change empties the node because of it.
@@ -114,7 +114,7 @@ class NodeRecovery:
         await self.empty(link, seconds)
         await self._finish(link, seconds)
         if self.must_empty:
-            # A request was refused meanwhile. Items that others have stored since are new enough
+            # A request was refused in between. Items that others have stored since are new enough
             # for a plain flush: no request waits for longer than for that.
             obeys()
             await self.empty(link, seconds)
@@ -160,7 +160,7 @@ class NodeRecovery:
             seconds: time within which it must answer.
 
         Raises:
-            NodeLostError: it has not done so.
+            NodeLostError: it has not confirmed this.
         """
         self.missed = False  # changes missed from here on require another flush
         notes = b"" if self.absence is None else self.absence.notes_there()
@@ -179,7 +179,7 @@ class NodeRecovery:
 class _Late:
     """A connection that was given up although its requests have no replies yet.
 
-    A node that was paused reads them when it continues, when it also answers on a new connection.
+    A paused node reads them when it resumes, at which point it also answers on a new connection.
     Their replies show that it has carried them out.
     """
 

@@ -42,14 +42,14 @@ def setting(key: bytes, token: bytes) -> bytes:
 
 
 def adding(key: bytes, token: bytes) -> bytes:
-    """Return the request, without a reply, that writes a note where there is none."""
+    """Return the request, with ``noreply``, that writes a note where there is none."""
     return b"add %b 0 0 %d noreply\r\n%b\r\n" % (key, len(token), token)
 
 
 def removing(key: bytes, note: Note) -> bytes:
     """Return the request that removes a note if it is unchanged.
 
-    It replaces the note with an expired item, as servers without meta commands can do that.
+    It replaces the note with an expired item, which works without meta commands as well.
     """
     return b"cas %b 0 -1 0 %d\r\n\r\n" % (key, note.unique)
 

@@ -44,7 +44,7 @@ HELP: Final = {
     "slow-log": "show requests that take at least this long, such as 10ms, 500us or 1.5s, in "
     '"stats slow" and "watch slow"; 0: none',
 }
-"""A proxy's help for the options whose meaning differs."""
+"""A proxy's help for the options whose meaning differs from a server's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ def _settings(arguments: Sequence[str]) -> Settings:
         )
     for name, source in settings.sources.items():
         if name == "udp-port":
-            continue  # 0, which start scripts of memcached set
+            continue  # it is 0, as set by start scripts of memcached
         if source != "default" and name not in OPTIONS_OF_A_SERVER:
             raise ConfigError(f"proxy: {source} applies only to servers (memlite proxy --help)")
     return settings

@@ -177,7 +177,7 @@ class OrderedReplies:
             first.answer(reply)
 
     def wrote(self) -> None:
-        """Note that the client, which has just been sent a reply, reads no more for now."""
+        """Note that the client, which has just been sent a reply, has stopped reading."""
         if self._client is not None:
             self._client.count_unread()
 

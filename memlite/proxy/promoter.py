@@ -32,7 +32,7 @@ _log = logging.getLogger("memlite")
 
 _INTERVAL: Final = 5.0
 _LEAST_AGE: Final = 120.0
-"""Minimum seconds for which a key stays promoted: its past weighs heavily for that long."""
+"""Minimum seconds for which a key stays promoted: old requests dominate its load that long."""
 _REQUEST: Final = b"stats hotkeys\r\n"
 
 

@@ -101,7 +101,7 @@ class _Promotion:
         entry: as above.
         set: the target of its requests.
         demoted: when it was demoted; None while it is promoted.
-        over: whether no proxy reads copies any more.
+        over: whether no proxy reads copies any longer.
     """
 
     def __init__(
@@ -120,9 +120,9 @@ class _Promotion:
         self.over = False
         self._primary = base[0]
         self._since: dict[Node, float] = {}  # since when every change is known to hold the copy
-        self._emptied: set[Node] = set()  # nodes without copies from before then
+        self._emptied: set[Node] = set()  # nodes without copies older than that
         self._emptying = False
-        self._former: dict[Node, float] = {}  # recent primaries, and when they ceased to be
+        self._former: dict[Node, float] = {}  # recent primaries, and when each was replaced
         self._known = False
         self.update(entry, nodes, base, write, now)
 
@@ -348,7 +348,7 @@ class Promotions:
             before = promotion.over
             promotion.step(now, self.linger, self.settling)
             if promotion.over and not before and not self._moving:
-                # No proxy fills copies any more, and the remaining copies will not be held.
+                # Proxies no longer fill copies, and the remaining copies will not be held.
                 promotion.set.empty_all()
             # Later requests must not overtake the ones in progress.
             if promotion.over and not self._changes.waits(key):

@@ -65,7 +65,7 @@ class _Queued(_Base):
         """Forward requests of the usual kinds; see `ProxyExecutor`.
 
         The request that passes through the queue is taken by itself; the requests before it are
-        taken together, and so are the ones after it.
+        taken together, and so are those after it.
         """
         turns = self._turns
         if turns.every == 1:

@@ -18,7 +18,7 @@ struct Reception {  /* a receiver that is bound to a protocol */
     vectorcallfunc call;
     Receiver *receiver;
     PyObject *protocol;
-    Lone *lone;  /* of the executor seen last */
+    Lone *lone;  /* that of the last executor seen */
     PyObject *rest;  /* the rest of the input if only part of it was taken */
 };
 

@@ -17,12 +17,12 @@ _CR: Final = 13
 _LF: Final = 10
 # The first letters of the commands remembered by line: get and mg.
 _OF_LINES: Final = frozenset(b"gm")
-# Words that are not ordinary keys: the nodes' list, and the option.
+# Words that are not ordinary keys: the key of the list of nodes, and an option.
 _SPECIAL: Final = frozenset((CLUSTER_KEY, b"noreply"))
 
 
 class Recognizer:
-    """Finds complete requests with one key, one reply and no surplus words.
+    """Finds complete requests with one key, one reply and no extra words.
 
     Most requests are of this kind. All other input, errors included, is left to the parser.
 
@@ -63,7 +63,7 @@ class Recognizer:
             or small_number(flags) is None
         ):
             return None
-        return self._cluster.known_nodes.get(key)  # whose keys are valid
+        return self._cluster.known_nodes.get(key)  # known keys are valid
 
     def take_set(self, lone: Any, data: bytes) -> bool:
         """Forward a lone set of a small value, if `lone` can; its node must be known."""
@@ -122,7 +122,7 @@ class Recognizer:
                     if data[end - 2] != _CR or data[end - 1] != _LF:
                         break
                     line = data[position:end]
-                if words[0] == _GET:  # compiled, a tuple has no identity
+                if words[0] == _GET:  # when compiled, a tuple has no identity
                     target = self._cluster.node_of_line(line, key)
                 else:
                     target = known_nodes(key) or self._cluster.node_of_word(key)

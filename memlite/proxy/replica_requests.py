@@ -138,7 +138,7 @@ def shows_hold(reply: bytes) -> bool:
 
 
 def is_hold(reply: bytes) -> bool:
-    """Return whether the reply to a read of one key is a hold or lease, if it shows that."""
+    """Return whether the reply to a read of one key is a hold or lease, as far as it shows."""
     if not shows_hold(reply):
         return False
     start = reply.index(b"\r\n") + 2

@@ -345,14 +345,14 @@ class _Filling:
 class FlushTwice:
     """Empties all nodes, and again when all have answered.
 
-    A copy that was being filled meanwhile may have received an item from before the flush. Some
-    memcached nodes might keep an item that others drop: see `memlite.proxy.emptying`. Requests wait
-    until the flush is over.
+    A copy that was being filled in the meantime may have received an item from before the flush.
+    Some memcached nodes might keep an item that others drop: see `memlite.proxy.emptying`. Requests
+    wait until the flush is over.
 
     Args:
         nodes: the nodes.
         changes: the changes in progress, which the flush waits for.
-        valid: returns whether these are still the nodes; None for always.
+        valid: returns whether these are still the nodes; None if they always are.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ static const char *value_end(const char *at, const char *end, int *odd) {
     return line && line - at >= 6 ? item_end(at, line, end) : NULL;
 }
 
-#define LONGEST_LINE 256  /* of a usual reply; longer lines are left to the scanner */
+#define LONGEST_LINE 256  /* of usual replies, in bytes; longer lines are left to the scanner */
 
 /* Returns the end of a reply that is one line, or a value of the meta protocol: the replies to changes and meta gets. NULL for
  * anything else, and for replies that the scanner has to check. */

@@ -18,7 +18,7 @@ _SYSTEM: Final = {"db.system.name": "memcached"}
 _META: Final = (b"mg ", b"ms ", b"md ", b"ma ")
 _HINT: Final = re.compile(rb" P(?:00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?=[ \r]))?")
 _MAX_WORDS: Final = 16
-"""The most words of a line to which another flag is added; memcached accepts about twenty."""
+"""The most words a line may have to be given another flag; memcached accepts about twenty."""
 
 
 class SpanTrace:

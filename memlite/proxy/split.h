@@ -1,6 +1,6 @@
 /* Splitting of requests and keys by node: executor.py. */
 
-#define FEW 64  /* requests at once */
+#define FEW 64  /* maximum requests at once */
 
 /* The requests for one node. */
 typedef struct { PyObject *node; Py_ssize_t count, size; char *to; } Share;

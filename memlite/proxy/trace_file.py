@@ -21,7 +21,7 @@ RESULT = struct.Struct("=I")
 
 
 class TraceFile:
-    """The file. It is opened again if its path names another file, or none.
+    """The file. It is reopened if its path names another file, or none.
 
     Args:
         path: its path.
@@ -38,7 +38,7 @@ class TraceFile:
         """Open it, and write the first line if it is empty.
 
         Raises:
-            OSError: that fails.
+            OSError: it cannot be opened or written.
         """
         # Without O_NONBLOCK, a pipe without a reader would block startup.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
@@ -93,7 +93,7 @@ def main(path: str, descriptor: int) -> None:
     The first batch is the file's first line, and has no reply.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # these are for the proxy, which then ends the input
+        signal.signal(number, signal.SIG_IGN)  # the proxy handles these, and closes the input
     file: TraceFile | None = None
     with open(0, "rb") as batches:
         while len(head := batches.read(BATCH.size)) == BATCH.size:

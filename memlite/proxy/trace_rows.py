@@ -104,7 +104,7 @@ def command_of(ticket: Ticket) -> tuple[str, list[bytes]]:
         first = _FIRST_KEY.get(word)
         if first is not None:
             keys += words[first:]
-        elif word[:1] == b"m" and b"b" in words[2:]:  # a meta command for a key that is no text
+        elif word[:1] == b"m" and b"b" in words[2:]:  # a meta command whose key is in base64
             keys.append(_decoded(words[1]))
         else:
             keys += words[1:2]

@@ -104,7 +104,7 @@ class TraceWriter:
         self._unsent.appendleft(_batch(self._header))
 
     def put(self, lines: bytes, count: int) -> None:
-        """Send whole lines; none makes the process check whether the file was renamed."""
+        """Send whole lines; if there are none, the process only checks for a renamed file."""
         self.waiting += count
         self._unconfirmed.append(count)
         self._unsent.append(_batch(lines))
@@ -195,7 +195,7 @@ class TraceWriter:
         process, self._process = self._process, None
         if process is not None:
             process.kill()
-            # One that waits for a disk does not end; init reaps it later.
+            # A process that waits for a disk does not end; init reaps it later.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(1)
 
@@ -205,7 +205,7 @@ class TraceWriter:
             self._input = -1
 
     def stop(self) -> None:
-        """Have the rest written, and end the process."""
+        """Wait until the rest is written, for a limited time, and end the process."""
         self._started = 0.0  # no other process is started
         process, until = self._process, time.monotonic() + _STOPPING
         if process is not None:

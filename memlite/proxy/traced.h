@@ -11,10 +11,10 @@ typedef struct {  /* decides which request is the next to be traced */
 
 typedef struct {  /* a traced request; receives the reply if it has arrived alone */
     PyObject_HEAD
-    Lone *lone;  /* until the reply */
+    Lone *lone;  /* the request it stands for, until the reply */
     PyObject *done, *client, *epoch, *node, *request, *reply;  /* `request` is its line, `reply` the first bytes of the reply */
     long long arrival, sent, received, replied;  /* times; 0 until then */
-    Py_ssize_t size;  /* of the reply */
+    Py_ssize_t size;  /* the size of the reply */
     Py_ssize_t part, place, number;  /* in a batch: the part, the place in the part, and the place in the batch */
 } Traced;
 

@@ -86,7 +86,7 @@ class StatsCommands:
         """Return a group of statistics that is available at once.
 
         Args:
-            name: of the group; empty for the general statistics.
+            name: the group's name; empty for the general statistics.
             client: the connection that requests it.
 
         Returns:

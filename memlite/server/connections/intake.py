@@ -20,9 +20,10 @@ _PLENTY: Final = 4 * 1024 * 1024
 class Intake:
     """Counts the input that is held, and reads less at a time from clients that flood the server.
 
-    A connection yields to others when it has used its share of commands, and holds the rest of its
-    input meanwhile. If a hundred clients send without a pause, that would be tens of megabytes, at
-    the expense of items. Input that is not read stays in the kernel, which slows the client down.
+    A connection that has used its share of commands yields to others, and holds the rest of its
+    input in the meantime. If a hundred clients send without a pause, that would be tens of
+    megabytes, at the expense of items. Input that is not read stays in the kernel, which slows the
+    client down.
 
     Attributes:
         held: bytes that connections hold until their commands are carried out.

@@ -6,11 +6,11 @@ from typing import Final, Protocol, cast
 
 __all__ = ["Destination", "PartReader", "part_reader"]
 
-# After so many reads in a row that do not fill the memory, a client counts as calm. A single one
+# After this many reads in a row that do not fill the memory, a client counts as calm. A single one
 # tells little: the kernel often passes on a small part first.
 _CALM_READS: Final = 8
 # Reading the beginning of the next value in a small part saves copies if the value is as long as
-# the last one, and that one filled at least so many bytes of its destination. Otherwise the
+# the last one, and that one filled at least this many bytes of its destination. Otherwise the
 # transport reads faster by itself, up to 256 KiB at a time: then the first value lacks less.
 _WORTHWHILE: Final = 320 * 1024
 _WORTHWHILE_AT_FIRST: Final = 128 * 1024
@@ -77,7 +77,7 @@ class PartReader(asyncio.BufferedProtocol):
         return memory
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Pass on the input; return the transport if reading in parts is of no use any more."""
+        """Pass on the input; return the transport if reading in parts no longer helps."""
         destination = self._destination
         if destination is not None:
             if destination.filled(nbytes):

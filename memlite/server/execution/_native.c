@@ -207,7 +207,7 @@ static PyMethodDef Runner_methods[] = {
 static PyMemberDef Runner_members[] = {
     {"position", T_PYSSIZET, offsetof(Runner, position), READONLY, "where the last run ended"},
     {"served", T_PYSSIZET, offsetof(Runner, served), READONLY, "number of commands that it executed"},
-    {"next_turn", T_PYSSIZET, offsetof(Runner, next_turn), READONLY, "where to begin when they were as many as in a turn"},
+    {"next_turn", T_PYSSIZET, offsetof(Runner, next_turn), READONLY, "where the next turn begins, if the run used up this one"},
     {"missing", T_PYSSIZET, offsetof(Runner, missing), READONLY, "bytes that complete the next command, if it stores a value"},
     {NULL},
 };
