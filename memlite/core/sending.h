@@ -1,5 +1,5 @@
-/* Sends small amounts of data directly, bypassing uvloop's transport, for C modules. receiver.py decides which transports
-allow this.
+/* Sends small amounts of data directly, bypassing uvloop's transport, for C modules. native_receiver.py decides which
+transports allow this.
 
 Include Python.h first. */
 

@@ -1,4 +1,4 @@
-/* The shared table in C: the counterpart of pure.py, over the layout in layout.py.
+/* The shared table in C: the counterpart of python_table.py, over the layout in layout.py.
 
 Readers take no lock. Once a slot points to a record, only its expiry changes, and its memory is reused only
 when its segment is, which changes the segment's `gen`. A reader loads the slot, then `gen`, then the slot

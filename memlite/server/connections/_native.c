@@ -21,7 +21,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *type, *clock_type;  /* of connections, and of their clocks */
     PyObject *otherwise;  /* the method in Python */
-    PyObject *descriptor;  /* returns the file descriptor of a transport's socket for direct writes; see receiver.py */
+    PyObject *descriptor;  /* returns the file descriptor of a transport's socket for direct writes; see native_receiver.py */
     PyObject *spare;  /* an empty list for replies, or NULL */
     PyObject *other;  /* a transport type without such a socket, cached because TLS binds the receiver for each read */
     PyObject *serving, *yielded;  /* states */
@@ -313,7 +313,7 @@ static PyTypeObject ReceiverType = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, .tp_new = PyType_GenericNew, .tp_init = (initproc)Receiver_init,
     .tp_dealloc = (destructor)Receiver_dealloc, .tp_traverse = (traverseproc)Receiver_traverse,
     .tp_clear = (inquiry)Receiver_clear, .tp_descr_get = (descrgetfunc)Receiver_get,
-    .tp_doc = "The method data_received of connections, in C; see receiver.py.",
+    .tp_doc = "The method data_received of connections, in C; see native_receiver.py.",
 };
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", "Input of connections in C.", -1, NULL};

@@ -1,4 +1,4 @@
-"""Reads large values directly into the memory in which their items will be stored."""
+"""Reads large values directly into memory of their own, which some items keep."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class Receiving(Protocol):
 
 
 class LargeValues:
-    """Lets a connection's transport read the rest of a large value into the item's memory.
+    """Lets a connection's transport read the rest of a large value into memory of its own.
 
     Otherwise the transport delivers a copy of each piece, and joining the pieces copies them again:
     for a value of a megabyte, a tenth of the CPU time.
