@@ -231,7 +231,8 @@ class BinaryParser:
         """
         position = 0
         if self._unfinished:
-            data, position = self._resume(data, handler)
+            data, position, completed = self._resume(data, handler)
+            served += completed
         length = len(data)
         keeps = self._keeps
         shortcuts = handler.shortcuts
@@ -375,41 +376,42 @@ class BinaryParser:
         if self._head[0] != MAGIC:
             raise ProtocolViolation(_NO_REQUEST)
 
-    def _resume(self, data: bytes, handler: Handler) -> tuple[bytes, int]:
+    def _resume(self, data: bytes, handler: Handler) -> tuple[bytes, int, int]:
         """Continue an incomplete packet with `data`.
 
         Returns:
-            The bytes to parse next and the position to start at; no bytes while more are needed.
+            The bytes to parse next, the position to start at, and how many requests were completed
+            and carried out, 0 or 1; no bytes while more are needed.
         """
         self._unfinished = False
         if self._backlog:
             backlog, position = self._backlog, self._backlog_position
             self._backlog = b""
-            return (backlog[position:] + data, 0) if data else (backlog, position)
+            return (backlog[position:] + data, 0, 0) if data else (backlog, position, 0)
         if self._head:
             self._head += data
             if _is_partial(self._head, 0):
                 self._unfinished = True
-                return b"", 0
+                return b"", 0, 0
             data, self._head = self._head, b""
-            return data, 0
+            return data, 0, 0
         if self._swallow:
-            return data, self._skip(self._swallow, 0, len(data))
+            return data, self._skip(self._swallow, 0, len(data)), 0
         request, pieces = self._store, self._pieces
         assert pieces is not None  # noqa: S101 - nothing else is left
         missing = pieces.missing
         pieces.append(data[:missing] if len(data) > missing else data)
         if pieces.missing:
             self._unfinished = True
-            return b"", 0
+            return b"", 0, 0
         self._store = self._pieces = None
         if request is None:  # it has not been parsed
-            return pieces.head + pieces.value() + data[missing:], 0
+            return pieces.head + pieces.value() + data[missing:], 0, 0
         request.value = pieces.value()
         if self._keeps:
             self.request += request.value
         handler.execute(table.STORE, (request,))
-        return data, missing
+        return data, missing, 1
 
     def _skip(self, count: int, position: int, length: int) -> int:
         """Skip `count` bytes from `position`, including those that have yet to arrive."""

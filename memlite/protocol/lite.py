@@ -109,6 +109,7 @@ class LiteParser:
                 HTTP request).
         """
         position = 0
+        commands = self._commands_per_turn
         if self._backlog:
             backlog, position, self._backlog = self._backlog, self._backlog_position, b""
             data, position = (backlog[position:] + data, 0) if data else (backlog, position)
@@ -120,8 +121,10 @@ class LiteParser:
             self._line.clear()
         elif self._pending is not None:
             position = self._continue_value(self._pending, handler, data)
+            if self._pending is None:
+                commands = commands[1:]  # the set counts in the turn in which it is carried out
         length = len(data)
-        for _ in self._commands_per_turn:
+        for _ in commands:
             if position >= length:
                 return False
             newline = data.find(b"\n", position)

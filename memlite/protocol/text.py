@@ -215,7 +215,8 @@ class TextParser:
         """
         position = 0
         if self.in_command:
-            data, position = self._resume(data, handler)
+            data, position, completed = self._resume(data, handler)
+            served += completed
         elif (
             not served
             and _SET_PREFIX < data < _SET_PREFIX_END
@@ -456,36 +457,37 @@ class TextParser:
         if not may_be_long or size > self._limits.get_line_length:
             raise ProtocolViolation("an unterminated line")
 
-    def _resume(self, data: bytes, handler: Handler) -> tuple[bytes, int]:
+    def _resume(self, data: bytes, handler: Handler) -> tuple[bytes, int, int]:
         """Continue an incomplete command with `data`.
 
         Returns:
-            The bytes to parse next and the position to start at; no bytes while more are needed.
+            The bytes to parse next, the position to start at, and how many commands were completed
+            and carried out, 0 or 1; no bytes while more are needed.
         """
         self.in_command = False
         if self._backlog:
             backlog, position = self._backlog, self._backlog_position
             self._backlog = b""
-            return (backlog[position:] + data, 0) if data else (backlog, position)
+            return (backlog[position:] + data, 0, 0) if data else (backlog, position, 0)
         if self._line:
             if b"\n" not in data:
                 self._buffer_line(data)
-                return b"", 0
+                return b"", 0, 0
             data = bytes(self._line) + data
             self._line = b""
-            return data, 0
+            return data, 0, 0
         if self._swallow:
-            return data, self._skip(self._swallow, 0, len(data))
+            return data, self._skip(self._swallow, 0, len(data)), 0
         store = self._partial
         assert store is not None  # noqa: S101 - nothing else can be incomplete
         missing = store.missing
         store.append(data[:missing] if len(data) > missing else data)
         if store.missing:
             self.in_command = True
-            return b"", 0
+            return b"", 0, 0
         self._partial = None
         if not isinstance(store, PartialStore):
-            return store.head + store.value() + data[missing:], 0
+            return store.head + store.value() + data[missing:], 0, 0
         value = store.framed_value()
         if value is not None and self._keeps:
             self.request += value + b"\r\n"
@@ -493,7 +495,7 @@ class TextParser:
             handler.execute(BAD_CHUNK, (*store.command.keys(store.before), store.noreply))
         else:
             handler.execute(store.command, (*store.before, value, *store.after))
-        return data, missing
+        return data, missing, 1
 
     def _skip(self, count: int, position: int, length: int) -> int:
         """Skip `count` bytes from `position`, including those that have yet to arrive."""

@@ -235,6 +235,17 @@ def test_turns():
     assert not peer.parser.in_command
 
 
+@pytest.mark.parametrize("cut", [1, 23, 24, 30, 33, 36])
+def test_a_packet_that_arrives_in_pieces_counts_when_it_is_carried_out(cut):
+    peer = Peer(Limits(commands_per_read=2))
+    command = store(Opcode.SET, b"a", b"value")
+    assert not peer.parser.receive(command[:cut], peer.recorder)
+    assert peer.parser.receive(command[cut:] + command * 2, peer.recorder)
+    assert len(peer.calls) == 2
+    assert not peer.parser.receive(b"", peer.recorder)
+    assert len(peer.calls) == 3
+
+
 def test_a_stat_ends_the_turn():
     peer = Peer()
     assert peer.parser.receive(packet(Opcode.STAT) * 3, peer.recorder)

@@ -177,6 +177,17 @@ def test_turns():
     assert recorder.calls[4:] == [got(b"e")]
 
 
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_a_set_that_arrives_in_pieces_counts_when_it_is_carried_out(cut):
+    parser, recorder = LiteParser(Limits(commands_per_read=2)), Recorder()
+    command = b"set b 1\r\nx\r\n"
+    assert not parser.receive(command[:cut], recorder)
+    assert parser.receive(command[cut:] + command * 2, recorder)
+    assert len(recorder.calls) == 2
+    assert not parser.receive(b"", recorder)
+    assert len(recorder.calls) == 3
+
+
 def test_a_refused_value_and_the_rest_of_a_line_take_no_memory():
     parser, recorder = LiteParser(LIMITS), Recorder()
     parser.receive(b"set a 2000000000\r\n", recorder)

@@ -143,6 +143,17 @@ def test_values_arriving_after_a_full_turn_are_completed():
     assert [call[0] for call in recorder.calls] == ["get", "get", "set"] + ["get"] * 4
 
 
+@pytest.mark.parametrize("cut", range(1, 16))
+def test_a_command_that_arrives_in_pieces_counts_when_it_is_carried_out(cut):
+    parser, recorder = TextParser(SHARE), Recorder()
+    command = b"set a 0 0 1\r\nx\r\n"
+    assert parser.receive(command * 2 + command[:cut], recorder) is False
+    assert parser.receive(command[cut:] + command * 3, recorder) is True
+    assert len(recorder.calls) == 5
+    assert parser.receive(b"", recorder) is False
+    assert len(recorder.calls) == 6
+
+
 @pytest.mark.parametrize("command", [b"stats items\r\n", b"nonsense\r\n", b"flush_all\r\n"])
 def test_an_administrative_command_ends_the_turn(command):
     parser, recorder = TextParser(SHARE), Recorder()

@@ -8,7 +8,7 @@ from random import Random
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memlite.config import Config, ExtendedOptions
@@ -138,14 +138,20 @@ class Client:
     Args:
         path: "fast" permits the fast path, "native" also that in C, if it is compiled, "general"
             disables it for all reads, and "sampled" also measures all reads.
+        protocol: what the client speaks.
+        commands_per_turn: the commands after which other connections get their turn.
         extended: the server's extended options.
     """
 
-    def __init__(self, path, **extended):
+    def __init__(self, path, protocol="ascii", commands_per_turn=20, **extended):
         self.path = path
         self.monotonic = 0.0
         clock = Clock(lambda: self.monotonic, lambda: START)
-        config = Config(protocol="ascii", extended=ExtendedOptions(extended))
+        config = Config(
+            protocol=protocol,
+            max_reqs_per_event=commands_per_turn,
+            extended=ExtendedOptions(extended),
+        )
         with patch.object(runner, "NATIVE", runner.NATIVE if path == "native" else None):
             self.server = Server(config, [], clock=clock)
         self.server.scheduler.loop = Loop()
@@ -597,6 +603,7 @@ steps = st.sampled_from(["pause", "resume"]) | st.lists(pieces, min_size=1, max_
 
 
 @given(st.lists(steps, max_size=12))
+@example([b"set x 0 0 5\r\n", b"get k\r\n" * 21])  # the set and 19 gets are the first turn
 def test_any_sequence_gets_the_same_replies(sequence):
     logger = logging.getLogger("memlite")
     before = logger.level

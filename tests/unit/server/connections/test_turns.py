@@ -3,9 +3,13 @@
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from memlite.protocol.packets import Opcode
 from memlite.server.connections import native_receiver
 from memlite.server.connections.states import State
+from tests.support.packets import NOOP, count, packet, store
 from tests.unit.server.connections.test_fast_path import END, K2, Client, K, Transport
 
 TURN = 20 * (K + END)
@@ -209,3 +213,41 @@ def test_turns_between_need_few_functions_in_python(reads):
         "iterate",
     }
     assert set(called) - ours <= {"_call_together", "call_together", "descriptor"}
+
+
+# Commands cut into several reads
+
+COMMANDS = {
+    "ascii": [
+        b"get k\r\n", b"get absent\r\n", b"set x 0 0 5\r\nvalue\r\n", b"delete k\r\n", b"mn\r\n",
+        b"add y 0 0 1 noreply\r\nv\r\n", b"ms x 3\r\nabc\r\n", b"set x 0 0 1\r\nbad\r\n",
+        b"set z 0 0 2000000\r\n", b"touch k 0\r\n", b"gets k x\r\n", b"nonsense\r\n",
+        b"get k\r\n" * 7,
+    ],
+    "binary": [
+        NOOP, packet(Opcode.GET, b"k"), packet(Opcode.GETQ, b"absent"), NOOP * 7,
+        store(Opcode.SET, b"x", b"value"), store(Opcode.ADDQ, b"y", b"v"),
+        packet(Opcode.APPEND, b"x", value=b"more"), count(Opcode.INCREMENT, b"n", 1, 1),
+        packet(Opcode.DELETE, b"k"), packet(Opcode.VERSION), packet(0x99, b"a", value=b"value"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("protocol", COMMANDS)
+@given(data=st.data())
+def test_a_command_counts_in_the_turn_in_which_it_is_carried_out(protocol, data):
+    """It does not matter who carries it out, nor in how many reads it arrives."""
+    commands = st.sampled_from(COMMANDS[protocol])
+    stream = b"".join(data.draw(st.lists(commands, min_size=1, max_size=12)))
+    cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=6).map(sorted))
+    share = data.draw(st.integers(1, 4))
+    clients = [Client(path, protocol, share) for path in ("native", "fast", "general")]
+    first, *others = clients
+    for start, stop in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        if start == stop:
+            continue
+        for one in clients:
+            one.read(stream[start:stop])
+        for other in others:
+            assert other.written == first.written
+            assert other.state == first.state
