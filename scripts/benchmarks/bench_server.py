@@ -19,9 +19,9 @@ from harness import contestants as who
 from harness.commands import compare_commands, show_cells
 from harness.eviction import compare_eviction, eviction_costs
 from harness.latency import (
-    LATE,
     ROUND_SECONDS,
     compare_latency,
+    late_limit,
     response_times,
     rounds_that_count,
 )
@@ -101,7 +101,7 @@ def show_latency(setting: Setting, names: Sequence[str]) -> Rows:
     with real_time() as allowed:
         found = {name: compare_latency(setting, name) for name in names}
     progress("")
-    tables = {name: response_times(measured) for name, measured in found.items()}
+    tables = {name: response_times(measured, late_limit(name)) for name, measured in found.items()}
     for name in sorted(names, key=lambda name: -max(row.ratio for row in tables[name])):
         print(_LATENCY_HEADING.format(name=name))
         for row in tables[name]:
@@ -110,11 +110,12 @@ def show_latency(setting: Setting, names: Sequence[str]) -> Rows:
                 f"{row.p50:>10.0f}{row.p99:>9.0f}{row.ratio:>12.2f}×{row.late:>16.0f}",
                 flush=True,
             )
-        measured = found[name]
-        count, rounds = len(rounds_that_count(measured)), len({one.round for one in measured})
+        measured, limit = found[name], late_limit(name)
+        count = len(rounds_that_count(measured, limit))
+        rounds = len({one.round for one in measured})
         print(
             f"{count} of {rounds} rounds of {ROUND_SECONDS:g} s count: in the others the load"
-            f" generator was late by more than {LATE} µs at p99"
+            f" generator was late by more than {limit:,.0f} µs at p99"
         )
     if not allowed:
         print("without real-time priority, which requires root: other processes affect the figures")

@@ -3,7 +3,8 @@
  * Each connection sends `--pipeline` requests in one write, waits for the last of their replies, and
  * repeats: at once, or with `--rate` when the next batch is due. Batches are due at times that do not
  * depend on the server (a Poisson process). Latency is measured from these times, even if a batch had
- * to wait for a connection, so that there is no coordinated omission.
+ * to wait for a connection, so that there is no coordinated omission. Each connection is served once
+ * before the first batch is due.
  *
  * It uses one thread and one epoll instance, so that it needs less processor time per operation than
  * the server under test. Prints one line of JSON, also on SIGTERM. Any reply that does not match its
@@ -79,8 +80,9 @@ static uint64_t random_state, due_state, noticed_state; /* the last two yield th
 static double *shares;  /* with --skew: the part of each key's column that is its own */
 static uint32_t *others; /* the key to which the rest of the column belongs */
 
-/* The current phase: the prefill, or the run. */
-static int prefilling;
+/* The current phase: PREFILL, WARM_UP (one batch per connection, in closed loop), or MEASURED. */
+static enum { PREFILL, WARM_UP, MEASURED } phase;
+static int in_open_loop;
 static long to_issue; /* operations not yet sent */
 static uint64_t deadline; /* 0 for none */
 /* In open loop, the due times of batches are generated twice: when a batch is due, and when a
@@ -267,7 +269,7 @@ static void start_batch(struct connection *c, uint64_t time) {
     if (deadline != 0 && time >= deadline) to_issue = 0;
     while (c->requests < opt.pipeline && to_issue > 0) {
         long count = 0;
-        if (prefilling) {
+        if (phase == PREFILL) {
             end = put_set(end, opt.keys - to_issue);
         } else if (random_below((uint32_t)(opt.gets + opt.sets)) < (uint32_t)opt.sets) {
             long index = random_key();
@@ -292,10 +294,10 @@ static void finish_batch(struct connection *c) {
     uint64_t time = now();
     record(&latency, time - c->started);
     busy--;
-    if (opt.rate == 0 || prefilling) {
-        start_batch(c, time);
-    } else {
+    if (in_open_loop) {
         idle[idle_count++] = c;
+    } else {
+        start_batch(c, time);
     }
 }
 
@@ -465,10 +467,11 @@ static int wait_for_events(struct epoll_event *events, int most) {
 }
 
 /* Run one phase from the first request to the last reply; return its seconds. */
-static double run(int prefill, long operations, double seconds) {
+static double run(int which, long operations, double seconds) {
     struct epoll_event events[256];
     uint64_t start = now(), heard = start;
-    prefilling = prefill;
+    phase = which;
+    in_open_loop = opt.rate > 0 && phase == MEASURED;
     to_issue = operations;
     deadline = seconds > 0 ? start + (uint64_t)(seconds * 1e9) : 0;
     requests = gets = sets = hits = refused = bytes_in = bytes_out = 0;
@@ -476,7 +479,7 @@ static double run(int prefill, long operations, double seconds) {
     memset(&lateness, 0, sizeof lateness);
     busy = idle_count = 0;
     next_due = 0;
-    if (opt.rate > 0 && !prefill) {
+    if (in_open_loop) {
         for (long n = 0; n < opt.connections; n++) idle[idle_count++] = &connections[n];
         due_state = noticed_state = ~random_state; /* independent of the choice of keys */
         next_due = start + random_gap(&due_state);
@@ -610,16 +613,19 @@ int main(int argc, char **argv) {
     signal(SIGTERM, terminate);
     prctl(PR_SET_TIMERSLACK, 1);
     prepare();
-    if (opt.prefill) seconds = run(1, opt.keys, 0);
+    if (opt.prefill) seconds = run(PREFILL, opt.keys, 0);
+    if (opt.hold || opt.rate > 0) {
+        /* One batch each, so that the server has accepted all connections. At a high rate, accepting
+         * fifty of them delays more than one request in a hundred of a run of a quarter second. */
+        run(WARM_UP, opt.connections * opt.pipeline * opt.multiget, 0);
+    }
     if (opt.hold) {
-        /* One batch each, so that the server has accepted all connections. */
-        run(0, opt.connections * opt.pipeline * opt.multiget, 0);
         puts("ready");
         fflush(stdout);
         if (getchar() == EOF) return 0;
     }
     if (opt.operations > 0 || opt.seconds > 0)
-        seconds = run(0, opt.operations > 0 ? opt.operations : INT64_MAX, opt.seconds);
+        seconds = run(MEASURED, opt.operations > 0 ? opt.operations : INT64_MAX, opt.seconds);
     printf("{\"operations\": %ju, \"requests\": %ju, \"seconds\": %.6f, \"gets\": %ju, "
            "\"sets\": %ju, \"refused\": %ju, \"hits\": %ju, \"misses\": %ju, "
            "\"bytes_in\": %ju, \"bytes_out\": %ju, \"p50_us\": %.1f, \"p99_us\": %.1f, "

@@ -21,10 +21,10 @@ from harness.scenarios import SCENARIOS, Measurement, Setting, measure
 __all__ = [
     "CAPACITY",
     "HALF",
-    "LATE",
     "ROUND_SECONDS",
     "ResponseTimes",
     "compare_latency",
+    "late_limit",
     "response_times",
     "rounds_that_count",
 ]
@@ -34,7 +34,9 @@ HALF: Final = "half-load"
 ROUND_SECONDS: Final = 0.25
 # Microseconds. The p99 of the load generator's lateness is a third of this on an undisturbed core
 # (the time to send and receive a few requests), and ten times as much on a disturbed one.
-LATE: Final = 100
+_LATE: Final = 100
+# Sending or receiving a megabyte takes several hundred, during which other requests become due.
+_LATE_PER_BYTE: Final = 0.001
 _MEGABYTES: Final = 1024
 # Pause between measurements, so that no core is busy for a full second; see real_time().
 _REST_SECONDS: Final = 0.05
@@ -63,6 +65,11 @@ class ResponseTimes:
     late: float
 
 
+def late_limit(name: str) -> float:
+    """Return the lateness, in microseconds at p99, beyond which a round of a scenario is void."""
+    return _LATE + _LATE_PER_BYTE * SCENARIOS[name].value_size
+
+
 def compare_latency(setting: Setting, name: str) -> list[Measurement]:
     """Measure each server's capacity, then its response times at half of it, in each round.
 
@@ -84,7 +91,7 @@ def compare_latency(setting: Setting, name: str) -> list[Measurement]:
         for server in servers.values():
             load(setting.loadgen, server.port, setting.cores[1], [*common, "--prefill"])
         for turn in range(1, 2 * wanted + 1):
-            count = len(rounds_that_count(found))
+            count = len(rounds_that_count(found, late_limit(name)))
             if count == wanted:
                 break
             progress(f"{HALF}, {name}: round {turn}, {count} of {wanted} count")
@@ -98,20 +105,29 @@ def compare_latency(setting: Setting, name: str) -> list[Measurement]:
     return found
 
 
-def rounds_that_count(measurements: Sequence[Measurement]) -> set[int]:
-    """Return the rounds in which the load generator was on time with every server."""
+def rounds_that_count(measurements: Sequence[Measurement], limit: float = _LATE) -> set[int]:
+    """Return the rounds in which the load generator was on time with every server.
+
+    Args:
+        measurements: all of one load.
+        limit: its `late_limit`.
+    """
     late = {
-        one.round for one in measurements if one.scenario == HALF and one.load["late_p99_us"] > LATE
+        one.round
+        for one in measurements
+        if one.scenario == HALF and one.load["late_p99_us"] > limit
     }
     return {one.round for one in measurements} - late
 
 
-def response_times(measurements: Sequence[Measurement]) -> list[ResponseTimes]:
+def response_times(
+    measurements: Sequence[Measurement], limit: float = _LATE
+) -> list[ResponseTimes]:
     """Return the medians of each server; the first is the reference.
 
-    If no round counts, all rounds are used.
+    If no round counts, all rounds are used. The arguments are those of `rounds_that_count`.
     """
-    rounds = rounds_that_count(measurements) or {one.round for one in measurements}
+    rounds = rounds_that_count(measurements, limit) or {one.round for one in measurements}
     by_server: dict[str, dict[str, list[Measurement]]] = {}
     for one in sorted(measurements, key=lambda one: one.round):
         kinds = by_server.setdefault(one.server, {CAPACITY: [], HALF: []})

@@ -548,6 +548,8 @@ def test_rounds_in_which_the_generator_was_late_are_left_out(scripts):
         ((200, 50), (200, 40)),
     )
     assert latency.rounds_that_count(measured) == {2, 3, 5}
+    # Sending a megabyte takes the generator longer.
+    assert latency.rounds_that_count(measured, latency.late_limit("mb-sets")) == {1, 2, 3, 4, 5}
     peer, ours = latency.response_times(measured)
     assert (peer.server, ours.server) == ("memcached", "memlite")
     assert (peer.p99, peer.ratio, peer.late) == (200, 1, 30 + 10)
