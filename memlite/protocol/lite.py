@@ -121,7 +121,7 @@ class LiteParser:
             self._line.clear()
         elif self._pending is not None:
             position = self._continue_value(self._pending, handler, data)
-            if self._pending is None:
+            if not self.in_value:
                 commands = commands[1:]  # the set counts in the turn in which it is carried out
         length = len(data)
         for _ in commands:
