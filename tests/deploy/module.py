@@ -67,10 +67,23 @@ def agent_version() -> str:
     )[0]
 
 
-def agent_config() -> str:
-    """Return the settings of the Ops Agent on servers without passwords, with metrics."""
-    lines = (MODULE / "startup_agent.yaml.tftpl").read_text().splitlines(keepends=True)
-    text = "".join(line for line in lines if not line.startswith("%{"))
+def agent_config(*, metrics: bool = True) -> str:
+    """Return the settings of the Ops Agent on servers without passwords.
+
+    Args:
+        metrics: whether the agent sends memlite's own metrics.
+    """
+    given = {"statistics": True, "metrics": metrics}
+    conditions: list[bool] = []
+    text = ""
+    for line in (MODULE / "startup_agent.yaml.tftpl").read_text().splitlines(keepends=True):
+        if found := re.fullmatch(r"%\{ if (.*) ~\}\n", line):
+            conditions.append(any(given[name] for name in found[1].split(" || ")))
+        elif line == "%{ endif ~}\n":
+            conditions.pop()
+        else:
+            assert not line.startswith("%{"), "other directives are not rendered here"
+            text += line if all(conditions) else ""
     for name, value in (("port", "11211"), ("http_port", "9150"), ("name", "memlite")):
         text = text.replace(f"${{{name}}}", value)
     return text
@@ -90,6 +103,7 @@ def startup_script(
     agent: str = "",
     agent_script: str | None = None,
     node: bool = False,
+    metrics: bool = True,
 ) -> str:
     """Return the start-up script of a VM, rendered as by ``templatefile``."""
     values = {
@@ -103,7 +117,7 @@ def startup_script(
         "secrets_list": secrets,
         "agent": agent,
         "agent_script": agent_script or (MODULE / "startup_agent.sh").read_text(),
-        "agent_config": agent_config(),
+        "agent_config": agent_config(metrics=metrics),
         "environment": environment,
         "identity": node_script() if node else "",
         "arguments": " ".join(

@@ -2,7 +2,7 @@
 
 ``MEMLITE_TEST_TOFU`` names the program if it is not on the PATH.
 ``MEMLITE_TEST_TERRAFORM_PROVIDERS`` names a folder with terraform-provider-google if the registry
-is not reachable.
+is not reachable; ``go build`` in a checkout of hashicorp/terraform-provider-google makes it.
 """
 
 import json
@@ -388,18 +388,22 @@ def test_memlite_accepts_the_settings_of_a_cluster(tofu: Tofu, module: Path) -> 
 
 
 def test_the_rendered_script_equals_that_of_the_other_tests(tofu: Tofu, module: Path) -> None:
-    plan = tofu.plan(module, *GIVEN, "-var=load_generators={ count = 1 }")
-    vms = instances(plan)
-    script = vms["memlite-bucket"]["metadata"]["startup-script"]
-    assert script == startup_script(
-        embedded(script)["memlite.env"], service=True, agent=agent_version()
-    )
+    for metrics in (True, False):
+        monitoring = f"-var=monitoring={{ metrics = {str(metrics).lower()} }}"
+        plan = tofu.plan(module, *GIVEN, "-var=load_generators={ count = 1 }", monitoring)
+        vms = instances(plan)
+        script = vms["memlite-bucket"]["metadata"]["startup-script"]
+        environment = embedded(script)["memlite.env"]
+        assert script == startup_script(
+            environment, service=True, agent=agent_version(), metrics=metrics
+        )
     script = vms["memlite-load-1"]["metadata"]["startup-script"]
-    assert script == startup_script(embedded(script)["memlite.env"], service=False)
+    assert script == startup_script(embedded(script)["memlite.env"], service=False, metrics=False)
     plan = tofu.plan(module, *GIVEN, "-var=servers={}", "-var=cluster={}")
     script = instances(plan)["memlite-nodes"]["metadata"]["startup-script"]
+    environment = embedded(script)["memlite.env"]
     assert script == startup_script(
-        embedded(script)["memlite.env"], service=True, agent=agent_version(), node=True
+        environment, service=True, agent=agent_version(), node=True, metrics=False
     )
 
 
