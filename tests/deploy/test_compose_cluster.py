@@ -21,8 +21,12 @@ NODES = ("node1", "node2", "node3")
 
 def services() -> dict[str, Any]:
     """Return the services of the compose file, with the settings' defaults."""
+    return parsed(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", COMPOSE.read_text()))
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """Return the services of a compose file."""
     yaml = pytest.importorskip("yaml", reason="PyYAML is needed to read the compose file")
-    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", COMPOSE.read_text())
     found: dict[str, Any] = yaml.safe_load(text)["services"]
     return found
 
@@ -105,5 +109,7 @@ def test_docker_compose_accepts_the_file() -> None:
         timeout=60,
         check=True,
     ).stdout
-    assert shown.count("MEMLITE_MEMORY_LIMIT: ") == len(NODES)
-    assert "12000" in shown
+    found = parsed(shown)
+    limits = [found[name]["environment"]["MEMLITE_MEMORY_LIMIT"] for name in NODES]
+    assert limits == ["96"] * len(NODES)
+    assert found["proxy"]["ports"][0]["published"] == "12000"
