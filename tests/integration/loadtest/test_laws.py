@@ -147,13 +147,18 @@ def check_again(point, factor):
 
 @pytest.mark.slow
 def test_a_generator_that_cannot_keep_up_says_so(start, tmp_path):
-    done = bench(
-        "run", address(start()), "--rate", "100k", "--clients", "4", "--workers", "1", "--keys",
-        "100", "--duration", "300ms", "--repetitions", "1", "-q", "--no-report", "--out", tmp_path,
-    )  # fmt: skip
-    assert done.returncode in (0, 1), done.stderr  # requests that were never sent have timed out
+    server = address(start())
+    for attempt in range(5):
+        folder = tmp_path / str(attempt)
+        done = bench(
+            "run", server, "--rate", "100k", "--clients", "4", "--workers", "1", "--keys", "100",
+            "--duration", "300ms", "--repetitions", "1", "-q", "--no-report", "--out", folder,
+        )  # fmt: skip
+        assert done.returncode in (0, 1), done.stderr  # requests never sent have timed out
+        (point,) = load(folder).points
+        if point.generator_limited:  # else other processes held up the server
+            break
     assert done.stdout.startswith("The load generator, not ")
-    (point,) = load(tmp_path).points
     assert point.generator_limited
     assert point.repetitions[0].generator_idle < 0.1
 
