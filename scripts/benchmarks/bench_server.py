@@ -153,8 +153,8 @@ def show_commands(
 
 
 _MATRIX_HEADING: Final = """
-CPU per operation, µs, worst first                                             throughput
-                                      server      memcached     its  efficiency  of memcached's"""
+CPU per operation, µs, worst first                                                 throughput
+                                            server     memcached    its efficiency of memcached's"""
 
 
 def show_matrix(setting: Setting, groups: Sequence[str], items: int) -> Rows:
@@ -164,8 +164,8 @@ def show_matrix(setting: Setting, groups: Sequence[str], items: int) -> Rows:
     print(_MATRIX_HEADING)
     for one in entries(measured, setting.contestants[0].name):
         print(
-            f"matrix  {one.shape + ', ' + one.request:<34}{one.server:<11}{one.peer:>10.2f}"
-            f"{one.microseconds:>8.2f}{one.efficiency:>12.2f}{one.rate_ratio:>16.2f}",
+            f"matrix  {one.shape + ', ' + one.request:<36}{one.server:<11}{one.peer:>9.2f}"
+            f"{one.microseconds:>7.2f}{one.efficiency:>11.2f}{one.rate_ratio:>15.2f}",
             flush=True,
         )
     return measured
