@@ -35,7 +35,7 @@ ROUND_SECONDS: Final = 0.25
 # Microseconds. The p99 of the load generator's lateness is a third of this on an undisturbed core
 # (the time to send and receive a few requests), and ten times as much on a disturbed one.
 _LATE: Final = 100
-# Sending or receiving a megabyte takes several hundred, during which other requests become due.
+# Microseconds. Sending a megabyte takes several hundred, and other requests become due meanwhile.
 _LATE_PER_BYTE: Final = 0.001
 _MEGABYTES: Final = 1024
 # Pause between measurements, so that no core is busy for a full second; see real_time().

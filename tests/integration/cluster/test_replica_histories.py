@@ -176,7 +176,7 @@ def test_a_node_fails(promise: Promise, kind: str, fault: str) -> None:
             # Items that replicas lose are still at the primary.
             lost = flushes(fronts, losing) - before
             if lost and kind == "memcached":
-                # Until a second is over, it removes what clients of the other proxy store, at once.
+                # For up to a second, it also removes what clients of the other proxy store.
                 lost += most_changes(recording.history)
             lost += fault == "kill" and not promise.at_replicas
             emptied = [

@@ -175,7 +175,7 @@ static int read_packet(const char *start, const char *end, Packet *p, const char
     return DONE;
 }
 
-/* Returns how many bytes complete a packet that stores a value, if it is one that may be stored and all before the value has arrived; else 0. */
+/* Returns how many bytes complete a packet that has arrived up to its value, if it stores one that may be stored; else 0. */
 static Py_ssize_t missing_of_packet(Runner *r, const char *start, const char *end) {
     if (end - start < HEADER || (unsigned char)*start != 0x80) return 0;
     Py_ssize_t key = (Py_ssize_t)read_big(start + 2, 2), extras = (unsigned char)start[4], body = (Py_ssize_t)read_big(start + 8, 4);
