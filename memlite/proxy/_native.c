@@ -32,7 +32,7 @@ compare both. A header may use the headers included before it. */
 #include "batch.h"
 #include "receiving.h"
 
-#define VERSION 7  /* of the interface: a module compiled for another version is not used */
+#define VERSION 8  /* of the interface: a module compiled for another version is not used */
 
 static PyMethodDef methods[] = {
     {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, "Return the pieces of parts in order."},
@@ -70,6 +70,7 @@ static int intern_names(void) {
 }
 
 PyMODINIT_FUNC PyInit__native(void) {
+    find_plain();
     PyObject *m = intern_names() ? NULL : PyModule_Create(&module);
     PyObject *names = m ? Py_BuildValue("[ssssssssssssssssssssss]", "VERSION", "Asked", "Batch", "Flusher", "Lone", "Part", "Receiver",
                                         "Traced", "Turns", "Writer",

@@ -10,7 +10,7 @@ static struct {
     int usual_clock;  /* whether both clocks are the system's */
     Field limited, queue, pending, answered, last_sent, timed, last_timed, until, lease, lease_until, scheduler, flusher,
         flush_due, timer, of_node, in_batches, queued, timing, due, next_timed, retired, usual, owner, paused, write, service,
-        asked, unsent, put_at, waits, thinks, queueing, all_service, thinking, lengths, longest,
+        asked, unsent, name, put_at, waits, thinks, queueing, all_service, thinking, lengths, longest,
         buckets, count, total, maximum;  /* these four are attributes of histograms */
 } known;
 
@@ -138,7 +138,7 @@ static PyObject *know(PyObject *self, PyObject *args) {
         {&known.in_batches, node, "_in_batches"}, {&known.queued, node, "_queued"}, {&known.timing, node, "_timing"},
         {&known.due, timing, "due"}, {&known.next_timed, node, "_next_timed"}, {&known.retired, node, "_retired"},
         {&known.usual, link, "_usual"}, {&known.owner, link, "_owner"}, {&known.paused, link, "paused"},
-        {&known.unsent, node, "_unsent"}, {&known.put_at, node, "_put_at"},
+        {&known.unsent, node, "_unsent"}, {&known.name, node, "name"}, {&known.put_at, node, "_put_at"},
         {&known.waits, timing, "waits"}, {&known.thinks, timing, "thinks"}, {&known.queueing, timing, "queueing"},
         {&known.all_service, timing, "service"}, {&known.thinking, timing, "thinking"}, {&known.lengths, timing, "lengths"},
         {&known.longest, timing, "longest"},

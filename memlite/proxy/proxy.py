@@ -163,8 +163,7 @@ class Proxy:
                 every=sample.every if few and sample is not None else 1,
             )
             if few and self._trace is not None and len(tracers) == 1:
-                self._queue.turns.cluster = self.cluster
-                self._queue.turns.done = self._trace.traced
+                self._trace.trace_in_c(self._queue.turns)
         self._auth = _authenticator(config, counters)
         sampler = Sampler()
         hot_keys = HotKeys(clock, sampler.interval)

@@ -247,15 +247,6 @@ class RequestQueue:
         """How many workers are busy; 0 if there is no limit."""
         return 0 if self.in_flight is None else self.in_flight - len(self._idle)
 
-    def passes(self) -> bool:
-        """Return whether the next request passes through the queue."""
-        turns = self.turns
-        if turns.left > 1:
-            turns.left -= 1
-            return False
-        turns.left = turns.every
-        return True
-
     def submit(self, ticket: Ticket, *, awaited: bool) -> None:
         """Send a request, now or later.
 

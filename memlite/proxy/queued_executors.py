@@ -21,6 +21,9 @@ _numbers: Final = count(1)
 _FEW: Final = 2
 """With this many requests left, the ones before the traced request are not batched."""
 
+_forward: Final = ProxyExecutor._forward
+"""Called in this way, it takes half as long as with ``super``."""
+
 if TYPE_CHECKING:
     _Base = ProxyExecutor
 else:
@@ -115,13 +118,13 @@ class _Queued(_Base):
         return done
 
     def _forward(self, node: Target, data: bytes, request: Request) -> None:
-        if self._requests.passes():
+        if self._turns.passes():
             self._submit(request, [(node, data, request)])
         else:
-            super()._forward(node, data, request)
+            _forward(self, node, data, request)
 
     def _forward_all(self, whole: Whole, parts: Sequence[tuple[Target, bytes]]) -> None:
-        if self._requests.passes():
+        if self._turns.passes():
             self._submit(whole, [(n, data, whole.part(i)) for i, (n, data) in enumerate(parts)])
         else:
             super()._forward_all(whole, parts)

@@ -5,7 +5,7 @@ import contextlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from memlite.config.parsers import nanoseconds
 from memlite.core.errors import ConfigError
@@ -120,9 +120,6 @@ class Trace:
         scheduler: hands over the rows periodically.
         every: one in this many of the requests it receives is traced.
 
-    Attributes:
-        traced: receives finished requests that were traced in C.
-
     Raises:
         StartError: the file cannot be opened.
     """
@@ -138,8 +135,20 @@ class Trace:
         self._names = tracing.names
         self._offset = time.time_ns() - time.monotonic_ns()
         self._rows: list[Row] = []
-        self.traced: list[Traced] = []
+        self._turns: Any = None
+        self._traced: list[Traced] = []
         self._lost = 0
+
+    def trace_in_c(self, turns: Any) -> None:
+        """Take requests that were traced in C as well, without a `Ticket`.
+
+        Args:
+            turns: decides which.
+        """
+        self._turns = turns
+        turns.cluster, turns.done = self._cluster, self._traced
+        if not self._names:
+            turns.offset = self._offset
 
     @property
     def written(self) -> int:
@@ -168,18 +177,23 @@ class Trace:
             self.hand_over()
 
     def hand_over(self) -> None:
-        """Hand the collected rows to the process, at most a batch of each kind."""
-        if self.traced:
-            batch = self.traced[:_BATCH]
-            del self.traced[:_BATCH]  # C code refers to the list itself
-            if self._writer.waiting + len(batch) > _MAX_ROWS:
-                self._lost += len(batch)
-            else:
-                self._writer.put(self._lines(batch), len(batch))
+        """Hand the collected rows to the process, at most a batch of those that need a format."""
+        if self._turns is not None:
+            self._put(*self._turns.take_lines())
+        if self._traced:
+            batch = self._traced[:_BATCH]
+            del self._traced[:_BATCH]  # C code refers to the list itself
+            self._put(b"".join(map(self._line, batch)), len(batch))
         if self._rows:
             rows, self._rows = self._rows, []
             self._writer.put(lines_of(rows), len(rows))
         self._writer.advance()
+
+    def _put(self, lines: bytes, count: int) -> None:
+        if self._writer.waiting + count > _MAX_ROWS:
+            self._lost += count
+        elif count:
+            self._writer.put(lines, count)
 
     def reopen(self) -> None:
         """Continue in a new file if the current one was renamed."""
@@ -199,21 +213,16 @@ class Trace:
     def _again(self) -> None:
         self.hand_over()
         # Requests are served between two batches.
-        self._timer = self._scheduler.call_later(0 if self.traced else _SECONDS, self._again)
+        self._timer = self._scheduler.call_later(0 if self._traced else _SECONDS, self._again)
 
     def stop(self) -> None:
         """Write the rest, and close the file."""
         if self._timer is not None:
             self._timer.cancel()
-        while self.traced or self._rows:
+        self.hand_over()
+        while self._traced:
             self.hand_over()
         self._writer.stop()
-
-    def _lines(self, traced: list[Traced]) -> bytes:
-        if self._names:
-            return b"".join(map(self._line, traced))
-        offset = self._offset
-        return b"".join([one.line(offset) or self._line(one) for one in traced])
 
     def _line(self, traced: Traced) -> bytes:
         return lines_of([row_of_traced(traced, self._offset, names=self._names)])

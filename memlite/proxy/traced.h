@@ -4,16 +4,21 @@ typedef struct Lone Lone;
 
 typedef struct {  /* decides which request is the next to be traced */
     PyObject_HEAD
-    PyObject *done;  /* the list of finished requests; None if Python traces them */
-    PyObject *cluster;
+    PyObject *done;  /* the list of finished requests without lines; None if Python traces requests */
+    PyObject *cluster, *last_epoch;  /* `last_epoch` is the one whose value is `epoch`; NULL for none */
     long long left, every;  /* `left` is 1 if the next request is traced */
+    long long offset, epoch;  /* `offset` is -1 if no lines are written */
+    char *lines;
+    Py_ssize_t used, room, count;  /* of `lines`: in bytes, and the number of lines */
 } Turns;
 
 typedef struct {  /* a traced request; receives the reply if it has arrived alone */
     PyObject_HEAD
     Lone *lone;  /* the request it stands for, until the reply */
-    PyObject *done, *client, *epoch, *node, *request, *reply;  /* `request` is its line, `reply` the first bytes of the reply */
+    Turns *turns;
+    PyObject *client, *epoch, *node, *request;  /* `request` is its line */
     long long arrival, sent, received, replied;  /* times; 0 until then */
+    char reply[32];  /* the first bytes of the reply, enough for the word shown in the trace */
     Py_ssize_t size;  /* the size of the reply */
     Py_ssize_t part, place, number;  /* in a batch: the part, the place in the part, and the place in the batch */
 } Traced;
@@ -30,12 +35,14 @@ static int turns_traverse(Turns *self, visitproc visit, void *arg) {
 static int turns_clear(Turns *self) {
     Py_CLEAR(self->done);
     Py_CLEAR(self->cluster);
+    Py_CLEAR(self->last_epoch);
     return 0;
 }
 
 static void turns_dealloc(Turns *self) {
     PyObject_GC_UnTrack(self);
     turns_clear(self);
+    PyMem_Free(self->lines);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -45,14 +52,39 @@ static int turns_init(Turns *self, PyObject *args, PyObject *kwargs) {
         return -1;
     }
     self->left = 1;
+    self->offset = -1;
     return 0;
 }
+
+/* Returns the lines of finished requests since the last call, and their number. */
+static PyObject *turns_take_lines(Turns *self, PyObject *ignored) {
+    PyObject *lines = Py_BuildValue("y#n", self->lines ? self->lines : "", self->used, self->count);
+    if (lines) self->used = self->count = 0;
+    return lines;
+}
+
+/* Counts a request, and returns whether it is traced. */
+static PyObject *turns_passes(Turns *self, PyObject *ignored) {
+    if (self->left > 1) {
+        self->left--;
+        Py_RETURN_FALSE;
+    }
+    self->left = self->every;
+    Py_RETURN_TRUE;
+}
+
+static PyMethodDef turns_methods[] = {
+    {"passes", (PyCFunction)turns_passes, METH_NOARGS, "Count a request, and return whether it is traced."},
+    {"take_lines", (PyCFunction)turns_take_lines, METH_NOARGS, "Return the lines since the last call, and their number."},
+    {NULL},
+};
 
 static PyMemberDef turns_members[] = {
     {"left", T_LONGLONG, offsetof(Turns, left), 0, NULL},
     {"every", T_LONGLONG, offsetof(Turns, every), READONLY, NULL},
     {"done", T_OBJECT, offsetof(Turns, done), 0, NULL},
     {"cluster", T_OBJECT, offsetof(Turns, cluster), 0, NULL},
+    {"offset", T_LONGLONG, offsetof(Turns, offset), 0, NULL},
     {NULL},
 };
 static PyTypeObject Turns_type = {
@@ -66,6 +98,7 @@ static PyTypeObject Turns_type = {
     .tp_traverse = (traverseproc)turns_traverse,
     .tp_clear = (inquiry)turns_clear,
     .tp_dealloc = (destructor)turns_dealloc,
+    .tp_methods = turns_methods,
     .tp_members = turns_members,
 };
 
@@ -80,13 +113,12 @@ static Traced *traced_of(Turns *turns, PyObject *executor, PyObject *node, const
     Traced *self = PyObject_New(Traced, &Traced_type);
     if (!self) return NULL;
     self->lone = NULL;
-    self->reply = NULL;
     self->sent = self->received = self->replied = 0;
     self->size = self->part = self->place = self->number = 0;
-    self->done = Py_NewRef(turns->done);
+    self->turns = (Turns *)Py_NewRef((PyObject *)turns);
     self->client = PyObject_GetAttr(executor, s_number);
     self->epoch = self->client ? PyObject_GetAttr(turns->cluster, s_version) : NULL;
-    self->node = self->epoch ? PyObject_GetAttr(node, s_name) : NULL;
+    self->node = !self->epoch ? NULL : Py_IS_TYPE(node, known.node) ? get(node, &known.name) : PyObject_GetAttr(node, s_name);
     const char *end = line_end(start, start + size);
     self->request = self->node ? PyBytes_FromStringAndSize(start, end ? end - start : size) : NULL;
     if (!self->request || (self->arrival = nanoseconds()) < 0) {
@@ -98,12 +130,11 @@ static Traced *traced_of(Turns *turns, PyObject *executor, PyObject *node, const
 
 static void traced_dealloc(Traced *self) {
     Py_XDECREF((PyObject *)self->lone);
-    Py_XDECREF(self->done);
+    Py_XDECREF((PyObject *)self->turns);
     Py_XDECREF(self->client);
     Py_XDECREF(self->epoch);
     Py_XDECREF(self->node);
     Py_XDECREF(self->request);
-    Py_XDECREF(self->reply);
     PyObject_Free(self);
 }
 
@@ -138,19 +169,111 @@ static int note_sent(PyObject *node, PyObject *unsent) {
 
 /* Takes the node's reply. */
 static int traced_receive(Traced *self, const char *reply, Py_ssize_t size) {
-    enum { KEPT = 32 };  /* bytes, enough for the word shown in the trace */
     if (self->received) return 0;
     self->size = size;
-    Py_XSETREF(self->reply, PyBytes_FromStringAndSize(reply, size < KEPT ? size : KEPT));
+    memcpy(self->reply, reply, size < (Py_ssize_t)sizeof self->reply ? (size_t)size : sizeof self->reply);
     self->received = nanoseconds();
-    return self->reply && self->received > 0 ? 0 : -1;
+    return self->received > 0 ? 0 : -1;
+}
+
+static Py_ssize_t traced_kept(const Traced *self) {
+    return self->size < (Py_ssize_t)sizeof self->reply ? self->size : (Py_ssize_t)sizeof self->reply;
+}
+
+static char plain[256];  /* which bytes need no quotes in a CSV file, and do not end a word */
+
+static void find_plain(void) {
+    for (int byte = 0; byte < 256; byte++) plain[byte] = byte > ' ' && byte < 0x7f && byte != '"' && byte != ',';
+}
+
+/* Returns the length of a word that needs no quotes, or -1. */
+static int plain_word(const char *text, Py_ssize_t size) {
+    const unsigned char *at = (const unsigned char *)text;
+    int length = 0;
+    while (length < size && plain[at[length]]) length++;
+    return length < size && at[length] > ' ' ? -1 : length;
+}
+
+/* Writes a field of a line, and the comma after it. */
+static char *write_number(char *to, long long number) {
+    to += write_digits(to, number);
+    *to++ = ',';
+    return to;
+}
+
+static char *write_text(char *to, const char *text, Py_ssize_t size) {
+    memcpy(to, text, size);
+    to[size] = ',';
+    return to + size + 1;
+}
+
+/* Writes a time, most of whose digits are mostly those of an earlier one. */
+static char *write_time(char *to, long long time, long long earlier, const char *digits, int size) {
+    enum { LAST = 10000, LAST_DIGITS = 4 };
+    if (size <= LAST_DIGITS || time / LAST != earlier / LAST) return write_number(to, time);
+    to = write_text(to, digits, size);
+    int last = (int)(time % LAST);
+    for (int i = 2; i < 2 + LAST_DIGITS; i++, last /= 10) to[-i] = (char)('0' + last % 10);
+    return to;
+}
+
+/* Writes its line in the trace, without the keys' names. A line that needs quotes is left to Python. Memory that was written
+ * just before is still in the processor's cache: to write all lines periodically takes longer. Returns whether it did, or -1. */
+static int write_line(Traced *self) {
+    enum { MOST_OF_NAME = 512, MOST_OF_WORD = 32, MOST_OF_LINE = MOST_OF_NAME + 2 * MOST_OF_WORD + 400 };
+    Turns *turns = self->turns;
+    if (turns->offset < 0) return 0;
+    if (self->epoch != turns->last_epoch) {
+        turns->epoch = PyLong_AsLongLong(self->epoch);
+        if (PyErr_Occurred()) return -1;
+        Py_XSETREF(turns->last_epoch, Py_NewRef(self->epoch));
+    }
+    Py_ssize_t size;
+    const char *node = PyUnicode_AsUTF8AndSize(self->node, &size), *request = PyBytes_AS_STRING(self->request);
+    long long offset = turns->offset, client = node ? PyLong_AsLongLong(self->client) : -1;
+    if (PyErr_Occurred()) return -1;
+    int named = plain_word(node, size), command = plain_word(request, PyBytes_GET_SIZE(self->request));
+    int result = plain_word(self->reply, traced_kept(self));
+    if (named != size || size > MOST_OF_NAME || command < 1 || command > MOST_OF_WORD || result < 1 || client < 0
+        || turns->epoch < 0) return 0;
+    if (turns->used + MOST_OF_LINE > turns->room) {
+        Py_ssize_t room = turns->room * 2 + MOST_OF_LINE;
+        char *larger = PyMem_Realloc(turns->lines, room);
+        if (!larger) return PyErr_NoMemory(), -1;
+        turns->lines = larger;
+        turns->room = room;
+    }
+    char *end = write_number(turns->lines + turns->used, client);
+    const char *digits = end;
+    long long arrival = (self->arrival + offset) / 1000;
+    end = write_number(end, arrival);
+    int number = (int)(end - digits - 1);
+    end = write_text(end, "0", 1);
+    end = write_text(end, digits, number);
+    end = write_text(end, digits, number);
+    end = self->sent ? write_time(end, (self->sent + offset) / 1000, arrival, digits, number) : write_text(end, "", 0);
+    end = write_time(end, (self->received + offset) / 1000, arrival, digits, number);
+    end = write_time(end, (self->replied + offset) / 1000, arrival, digits, number);
+    end = write_text(end, "", 0);
+    end = write_text(end, request, command);
+    end = write_text(end, "1", 1);
+    end = write_text(end, node, size);
+    end = write_text(end, self->reply, result);
+    end = write_number(end, self->size);
+    end = write_number(end, turns->epoch);
+    end[-1] = '\n';
+    turns->used = end - turns->lines;
+    turns->count++;
+    return 1;
 }
 
 /* Notes that the client has its reply. */
 static int traced_replied(Traced *self) {
     if (self->replied) return 0;
     if ((self->replied = nanoseconds()) < 0) return -1;
-    return PyList_Append(self->done, (PyObject *)self);
+    int written = write_line(self);
+    if (written || !traces(self->turns)) return written < 0 ? -1 : 0;
+    return PyList_Append(self->turns->done, (PyObject *)self);
 }
 
 static PyObject *lone_answer(Lone *lone, PyObject *reply), *lone_fail(Lone *lone, PyObject *error);
@@ -180,64 +303,7 @@ static PyObject *traced_reads(Traced *self, void *ignored) {
     return PyBool_FromLong(self->lone ? lone_reads(self->lone) : 1);
 }
 
-/* Returns the length of a word that needs no quotes in a CSV file, or -1. */
-static int plain_word(const char *at, Py_ssize_t size) {
-    int length = 0;
-    for (; length < size && at[length] > ' '; length++) if (at[length] == '"' || at[length] == ',' || at[length] == 0x7f) return -1;
-    return length < size && (at[length] & 0x80) ? -1 : length;
-}
-
-/* Writes a field of a line, and the comma after it. */
-static char *write_number(char *to, long long number) {
-    to += write_digits(to, number);
-    *to++ = ',';
-    return to;
-}
-
-static char *write_text(char *to, const char *text, Py_ssize_t size) {
-    memcpy(to, text, size);
-    to[size] = ',';
-    return to + size + 1;
-}
-
-/* Returns its line in the trace, without the keys' names; None if any field is unusual. */
-static PyObject *traced_line(Traced *self, PyObject *argument) {
-    enum { LONGEST_NAME = 512, LONGEST_WORD = 32 };
-    char line[LONGEST_NAME + 2 * LONGEST_WORD + 400], *end = line;
-    long long offset = PyLong_AsLongLong(argument), client = PyLong_AsLongLong(self->client), epoch = PyLong_AsLongLong(self->epoch);
-    if (PyErr_Occurred()) return NULL;
-    Py_ssize_t size;
-    const char *node = PyUnicode_AsUTF8AndSize(self->node, &size), *request = PyBytes_AS_STRING(self->request);
-    if (!node) return NULL;
-    const char *reply = self->reply ? PyBytes_AS_STRING(self->reply) : "";
-    int named = plain_word(node, size), command = plain_word(request, PyBytes_GET_SIZE(self->request));
-    int result = plain_word(reply, self->reply ? PyBytes_GET_SIZE(self->reply) : 0);
-    if (named != size || size > LONGEST_NAME || command < 1 || command > LONGEST_WORD || result < 1 || offset < 0 || client < 0
-        || epoch < 0) Py_RETURN_NONE;
-    long long arrival = (self->arrival + offset) / 1000;
-    end = write_number(end, client);
-    const char *written = end;
-    end = write_number(end, arrival);
-    int digits = (int)(end - written - 1);
-    end = write_text(end, "0", 1);
-    end = write_text(end, written, digits);
-    end = write_text(end, written, digits);
-    end = self->sent ? write_number(end, (self->sent + offset) / 1000) : write_text(end, "", 0);
-    end = write_number(end, (self->received + offset) / 1000);
-    end = write_number(end, (self->replied + offset) / 1000);
-    end = write_text(end, "", 0);
-    end = write_text(end, request, command);
-    end = write_text(end, "1", 1);
-    end = write_text(end, node, size);
-    end = write_text(end, reply, result);
-    end = write_number(end, self->size);
-    end = write_number(end, epoch);
-    end[-1] = '\n';
-    return PyBytes_FromStringAndSize(line, end - line);
-}
-
 static PyMethodDef traced_methods[] = {
-    {"line", (PyCFunction)traced_line, METH_O, "Return its line of the trace."},
     {"answer", (PyCFunction)traced_answer, METH_O, "Take the reply."},
     {"fail", (PyCFunction)traced_fail, METH_O, "Take the error that stands for the reply."},
     {"ready", (PyCFunction)traced_ready, METH_NOARGS, "Do nothing."},
@@ -249,7 +315,6 @@ static PyMemberDef traced_members[] = {
     {"epoch", T_OBJECT_EX, offsetof(Traced, epoch), READONLY, NULL},
     {"node", T_OBJECT_EX, offsetof(Traced, node), READONLY, NULL},
     {"request", T_OBJECT_EX, offsetof(Traced, request), READONLY, NULL},
-    {"reply", T_OBJECT_EX, offsetof(Traced, reply), READONLY, NULL},
     {"size", T_PYSSIZET, offsetof(Traced, size), READONLY, NULL},
     {"arrival", T_LONGLONG, offsetof(Traced, arrival), READONLY, NULL},
     {"sent", T_LONGLONG, offsetof(Traced, sent), 0, NULL},
@@ -257,7 +322,12 @@ static PyMemberDef traced_members[] = {
     {"replied_at", T_LONGLONG, offsetof(Traced, replied), READONLY, NULL},
     {NULL},
 };
+static PyObject *traced_reply(Traced *self, void *ignored) {
+    return PyBytes_FromStringAndSize(self->reply, traced_kept(self));
+}
+
 static PyGetSetDef traced_getset[] = {
+    {"reply", (getter)traced_reply, NULL, "The beginning of its reply.", NULL},
     {"reads", (getter)traced_reads, NULL, "Whether it changes nothing.", NULL},
     {NULL},
 };

@@ -19,18 +19,37 @@ class TurnsInPython:
     Attributes:
         left: 1 if the next request is traced, 2 if the one after it is, and so on.
         every: as above.
-        done: a list that receives finished requests that were traced in C, each as `Traced`; None
-            if every traced request has a `Ticket`, as is the case without the C module.
+        done: a list that receives finished requests that were traced in C and have no line, each
+            as `Traced`; None if every traced request has a `Ticket`, as is the case without the C
+            module.
         cluster: knows the version of the topology; None unless requests are traced in C.
+        offset: nanoseconds from `time.monotonic_ns` to the time since 1970, for lines written in C;
+            -1 if requests are to have none.
     """
 
-    __slots__ = ("cluster", "done", "every", "left")
+    __slots__ = ("cluster", "done", "every", "left", "offset")
 
     def __init__(self, every: int) -> None:
         self.left = 1
         self.every = every
         self.done: Any = None
         self.cluster: Any = None
+        self.offset = -1
+
+    def passes(self) -> bool:
+        """Count a request, and return whether it is traced."""
+        if self.left > 1:
+            self.left -= 1
+            return False
+        self.left = self.every
+        return True
+
+    def take_lines(self) -> tuple[bytes, int]:
+        """Return the lines written in C since the last call, and their number.
+
+        A request has a line unless a field must be quoted; keys are counted, not named.
+        """
+        return b"", 0
 
 
 Turns: Final[Any] = TurnsInPython if NATIVE is None else NATIVE.Turns
@@ -73,9 +92,3 @@ class Traced(Protocol):
     def received(self) -> int: ...  # noqa: D102
     @property
     def replied_at(self) -> int: ...  # noqa: D102
-    def line(self, offset: int, /) -> bytes | None:
-        """Return its line in the trace, with the number of keys; None if it needs quoting.
-
-        Args:
-            offset: nanoseconds from `time.monotonic_ns` to the time since 1970.
-        """

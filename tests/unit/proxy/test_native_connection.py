@@ -1,8 +1,10 @@
 """Input handled in C, and output that bypasses the transports."""
 
 import asyncio
+import csv
 import gc
 import socket
+import time
 import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -26,6 +28,8 @@ from memlite.proxy.parts import JoinedBatch
 from memlite.proxy.recognizer import Recognizer
 from memlite.proxy.requests import Read
 from memlite.proxy.single_requests import writer_of
+from memlite.proxy.trace_rows import COLUMNS, row_of_traced
+from memlite.proxy.turns import Turns, TurnsInPython
 from memlite.telemetry.counters import Counters
 from tests.unit.proxy.clusters import cluster_of
 from tests.unit.proxy.transcripts import Loop, NodeTransport
@@ -390,6 +394,77 @@ async def test_requests_that_come_together_are_taken_in_c(client: Receiving, dat
 def written(node: Node) -> bytes:
     """Return what a node was sent."""
     return bytes(cast("NodeTransport", node._link.transport).written)
+
+
+def trace_in_c(client: Receiving) -> Any:
+    """Make the next request of a client a traced one; return what decides about the others."""
+    turns = client.executor.lone.turns = NATIVE.Turns(1000)
+    client.executor.number = 5  # type: ignore[attr-defined]
+    turns.cluster, turns.done, turns.offset = client.executor._cluster, [], 0
+    return turns
+
+
+def reply_to(client: Receiving, reply: bytes) -> None:
+    node = client.executor._cluster.nodes[0]
+    node._flush()
+    node._link.data_received(reply)
+    client._counters.until_slow_sample = 10
+    client.out.clear()
+
+
+@pytest.mark.parametrize("data", [b"get k\r\n", b"get k\r\n" * 2])
+async def test_the_line_of_a_request_traced_in_c(client: Receiving, data: bytes) -> None:
+    turns = trace_in_c(client)
+    for number in range(400):
+        turns.left = 1
+        turns.offset = offset = 10**18 + number * 37_001  # times with all kinds of last digits
+        before = time.monotonic_ns()
+        client.data_received(data)
+        reply_to(client, b"END\r\n" * data.count(b"get"))
+        after = time.monotonic_ns()
+        lines, count = turns.take_lines()
+        assert count == 1
+        (row,) = csv.DictReader(lines.decode().splitlines(), COLUMNS)
+        times = [int(row[name]) for name in ("arrival", "sent", "received", "replied")]
+        limits = [(before + offset) // 1000, (after + offset) // 1000]
+        assert [*limits[:1], *times, *limits[1:]] == sorted([*times, *limits])
+        assert row["arrival"] == row["enqueued"] == row["dequeued"]
+        node = client.executor._cluster.nodes[0]
+        others = {"client": "5", "queue_length": "0", "worker": "", "command": "get", "keys": "1"}
+        others |= {"nodes": node.name, "result": "END", "bytes": "5"}
+        others["epoch"] = str(client.executor._cluster.version)
+        assert row.items() >= others.items()
+    assert turns.done == []
+    assert turns.take_lines() == (b"", 0)
+
+
+@pytest.mark.parametrize("name", ["a,b", 'a"b', "a b", "a\nb", "\u00e9", "n" * 513])
+async def test_a_line_that_needs_quotes_is_left_to_python(client: Receiving, name: str) -> None:
+    turns = trace_in_c(client)
+    client.executor._cluster.nodes[0].name = name
+    client.data_received(b"get k\r\n")
+    reply_to(client, b"VALUE k 0 30\r\n%b\r\nEND\r\n" % (b"v" * 30))
+    assert turns.take_lines() == (b"", 0)
+    (traced,) = turns.done
+    row = dict(zip(COLUMNS, row_of_traced(traced, 0, names=True), strict=True))
+    assert row.items() >= {"nodes": name, "keys": "k", "result": "VALUE", "bytes": 51}.items()
+
+
+async def test_requests_have_no_lines_without_an_offset(client: Receiving) -> None:
+    turns = trace_in_c(client)
+    turns.offset = -1
+    client.data_received(b"get k\r\n")
+    reply_to(client, b"END\r\n")
+    assert turns.take_lines() == (b"", 0)
+    assert [traced.reply for traced in turns.done] == [b"END\r\n"]
+
+
+@pytest.mark.parametrize("kind", [Turns, TurnsInPython])
+def test_one_request_in_n_passes_through_the_queue(kind: Any) -> None:
+    turns = kind(3)
+    assert [turns.passes() for _ in range(7)] == [True, False, False, True, False, False, True]
+    assert kind(1).passes()
+    assert turns.take_lines() == (b"", 0)
 
 
 async def test_more_requests_than_are_taken_at_once_are_left_to_python(client: Receiving) -> None:
