@@ -15,6 +15,7 @@ compare both. A header may use the headers included before it. */
 #include "../core/sending.h"
 #include "../core/slots.h"
 #include "words.h"
+#include "whose.h"
 #include "replies.h"
 #include "recognizer.h"
 #include "framing.h"
@@ -59,7 +60,7 @@ static int intern_names(void) {
         {&s_call_together, "call_together"}, {&s_flush, "_flush"}, {&s_handed_out, "_handed_out"}, {&s_lone, "lone"},
         {&s_take_input, "take"}, {&s_appendleft, "appendleft"}, {&s_count_failures, "count_failures"},
         {&s_part_done, "part_done"}, {&s_progressed, "progressed"}, {&s_take, "take_reply"}, {&s_loop, "loop"}, {&s_call_soon, "call_soon"}, {&s_record, "record"},
-        {&s_number, "number"}, {&s_version, "version"}, {&s_name, "name"},
+        {&s_find, "find"}, {&s_number, "number"}, {&s_version, "version"}, {&s_name, "name"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!*all[i].to && !(*all[i].to = PyUnicode_InternFromString(all[i].name))) return -1;

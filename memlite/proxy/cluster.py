@@ -19,6 +19,7 @@ from memlite.proxy.finished_moves import FinishedMoves
 from memlite.proxy.framing import NATIVE
 from memlite.proxy.gutter import Gutter
 from memlite.proxy.handover import Handover
+from memlite.proxy.known_nodes import MAX_REMEMBERED, KnownNodes
 from memlite.proxy.merge import Merger
 from memlite.proxy.moving import Moving
 from memlite.proxy.node import Access, Node, Receiver
@@ -37,9 +38,6 @@ _log = logging.getLogger("memlite")
 
 # Seconds within which nodes usually answer a whole pipeline: one write to the client is enough.
 _SHORTLY: Final = 0.001
-# Nodes are cached by key: a lookup takes a tenth of the time of finding the node. The cache is
-# bounded.
-_MAX_REMEMBERED: Final = 32_768
 
 
 class _Delivering(Protocol):
@@ -76,7 +74,7 @@ class Cluster:
         due: the executors that have replies to deliver. The C code uses this list, and the next.
         partly: the executors that have some of the replies to a batch.
         known_nodes: the nodes of some keys, for reading. It may lack any key; see `node_of`. Keys
-            with a NUL are never in it.
+            with a NUL are never in it. The C code asks it for keys that it lacks, too.
         by_line: the nodes of the keys of gets, by the whole request line. Each line is a
             valid get of one key, or an ``mg``; see `remember_meta`.
         failures: requests, or parts of requests, that the proxy answered with an error of its own.
@@ -123,7 +121,7 @@ class Cluster:
         self._handover = Handover(scheduler, follows_within, self._forget_all, self.deliver)
         self.by_line: dict[bytes, Node | ReplicaSet] = {}
         self._has_meta_lines = False
-        self.known_nodes: dict[bytes, Node | ReplicaSet] = {}
+        self.known_nodes = KnownNodes(self._usual_node)
         self.hot = Promotions(
             self.replicated,
             access.deadline,
@@ -462,10 +460,16 @@ class Cluster:
             node = self._found(key)
             if b"\0" in key or (self._finished_moves.active and self.replicated.resuming):
                 return node  # see `node_of_word`; or later requests would overtake those that wait
-            if len(self.known_nodes) >= _MAX_REMEMBERED:
-                self.known_nodes.clear()
-            self.known_nodes[key] = node
+            self.known_nodes.remember(key, node)
         return node
+
+    def _usual_node(self, key: bytes) -> Node | ReplicaSet | None:
+        """Return the node that has a key; None while requests may need another target."""
+        if self._refusal is not None or self.moving is not None:
+            return None
+        if self._finished_moves.active or self._handover.active:
+            return None
+        return self._found(key)
 
     def node_of_line(self, line: bytes, key: bytes) -> "Target":
         """Return the node that has the key of a get, and remember it by the whole line."""
@@ -520,7 +524,7 @@ class Cluster:
         """Note that a line is a get of one key, and which node has the key."""
         if not isinstance(node, Node | ReplicaSet):
             return
-        if len(self.by_line) >= _MAX_REMEMBERED:
+        if len(self.by_line) >= MAX_REMEMBERED:
             self.by_line.clear()
         self.by_line[line] = node
 

@@ -208,10 +208,8 @@ class ProxyExecutor(OrderedReplies):
         if self._recognizer is None or data[-2:] != b"\r\n":
             return 0
         keys = data[4:-2].split(b" ")
-        nodes: list[Target]
-        try:
-            nodes = list(map(self._cluster.known_nodes.__getitem__, keys))
-        except KeyError:
+        nodes: list[Any] = list(map(self._cluster.known_nodes.__getitem__, keys))
+        if None in nodes:
             lengths = list(map(len, keys))
             if not min(lengths) or max(lengths) > self._recognizer.longest_key:
                 return 0

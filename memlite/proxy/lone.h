@@ -123,7 +123,7 @@ static int forward(Lone *self, PyObject *node, PyObject *data, int reads) {
 
 static int take_line(Lone *self, PyObject *by_line, PyObject *data, PyObject *kind) {
     if (!may_take(self)) return 0;
-    PyObject *node = PyDict_GetItemWithError(by_line, data);
+    PyObject *node = node_of_line(data, by_line, self->nodes);
     if (!node) return PyErr_Occurred() ? -1 : 0;
     return (PyObject *)Py_TYPE(node) == kind ? forward(self, node, data, 1) : 0;
 }
@@ -138,9 +138,7 @@ static PyObject *lone_take(Lone *self, PyObject *const *args, Py_ssize_t count) 
 static int take_stored(Lone *self, PyObject *nodes, PyObject *data, long most, PyObject *kind) {
     const char *start = PyBytes_AS_STRING(data), *end = start + PyBytes_GET_SIZE(data), *line = line_end(start, end), *found, *word;
     if (!may_take(self) || !line || stored_end(start, line, end, most, 1, &found, &word) != end) return 0;
-    PyObject *key = PyBytes_FromStringAndSize(found, word - found);
-    PyObject *node = key ? PyDict_GetItemWithError(nodes, key) : NULL;
-    Py_XDECREF(key);
+    PyObject *node = node_of(found, word - found, nodes);
     if (!node) return PyErr_Occurred() ? -1 : 0;
     return (PyObject *)Py_TYPE(node) == kind ? forward(self, node, data, 0) : 0;
 }
@@ -148,9 +146,7 @@ static int take_stored(Lone *self, PyObject *nodes, PyObject *data, long most, P
 static int take_change(Lone *self, PyObject *nodes, PyObject *data, PyObject *kind) {
     const char *start = PyBytes_AS_STRING(data), *word = NULL, *found = changed_key(start, start + PyBytes_GET_SIZE(data), &word);
     if (!may_take(self) || !found) return 0;
-    PyObject *key = PyBytes_FromStringAndSize(found, word - found);
-    PyObject *node = key ? PyDict_GetItemWithError(nodes, key) : NULL;
-    Py_XDECREF(key);
+    PyObject *node = node_of(found, word - found, nodes);
     if (!node) return PyErr_Occurred() ? -1 : 0;
     return (PyObject *)Py_TYPE(node) == kind ? forward(self, node, data, 0) : 0;
 }

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from memlite.protocol import Limits
-from memlite.protocol.discovery import CLUSTER_KEY
 from memlite.protocol.limits import MAX_GET_LENGTH, item_total
 from memlite.protocol.numbers import length_of, small_number
 from memlite.proxy.cluster import Cluster, Target
+from memlite.proxy.known_nodes import SPECIAL
 from memlite.proxy.node import Node
 from memlite.proxy.parts import SPLIT
 
@@ -17,8 +17,6 @@ _CR: Final = 13
 _LF: Final = 10
 # The first letters of the commands remembered by line: get and mg.
 _OF_LINES: Final = frozenset(b"gm")
-# Words that are not ordinary keys: the key of the list of nodes, and an option.
-_SPECIAL: Final = frozenset((CLUSTER_KEY, b"noreply"))
 
 
 class Recognizer:
@@ -113,7 +111,7 @@ class Recognizer:
                 if not 0 < len(key) <= self.longest_key:
                     break
                 length = kind[1](words)
-                if length is None or key in _SPECIAL:
+                if length is None or key in SPECIAL:
                     break
                 if length >= 0:
                     end += length + 2

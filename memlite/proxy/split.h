@@ -43,25 +43,21 @@ static int find_requests(PyObject *data, PyObject *by_line, PyObject *nodes, Py_
     r->number = r->known = 0;
     r->reads = 1;
     while (at < end && r->number < most) {
-        PyObject *key, *table, *node;
+        PyObject *node;
         const char *line = line_end(at, end), *after = line ? line + 2 : NULL;
         if (!line) break;
-        if (*at == 'g' && after - at <= 256 + 8) {
-            key = PyBytes_FromStringAndSize(at, after - at);
-            table = by_line;
-        } else {
+        int gets = *at == 'g' && after - at <= 256 + 8;
+        if (gets) node = node_of_get(at, after - at, by_line, nodes);
+        else {
             const char *name = NULL, *word = NULL;
             if (!(after = stored_end(at, line, end, safe, 0, &name, &word))) break;
-            key = PyBytes_FromStringAndSize(name, word - name);
-            table = nodes;
+            node = node_of(name, word - name, nodes);
         }
-        node = key ? PyDict_GetItemWithError(table, key) : NULL;
-        Py_XDECREF(key);
         if (!node && PyErr_Occurred()) return -1;
         if (!node || (PyObject *)Py_TYPE(node) != kind) break;
         int share = share_of(r->shares, &r->known, node);
         if (share < 0) break;
-        if (table == nodes) r->reads = 0;
+        if (!gets) r->reads = 0;
         r->shares[share].count++;
         r->shares[share].size += after - at;
         r->order[r->number] = (unsigned char)share;
@@ -125,9 +121,7 @@ static PyObject *split_keys(PyObject *self, PyObject *const *args, Py_ssize_t co
     for (at = start + 4, i = 0; i < number; i++) {
         const char *next = at < end ? memchr(at, ' ', end - at) : NULL;
         if (!next) next = end;
-        PyObject *key = PyBytes_FromStringAndSize(at, next - at);
-        PyObject *node = key ? PyDict_GetItemWithError(args[1], key) : NULL;
-        Py_XDECREF(key);
+        PyObject *node = node_of(at, next - at, args[1]);
         if (!node && PyErr_Occurred()) goto failed;
         int share = node && (PyObject *)Py_TYPE(node) == args[2] ? share_of(shares, &known, node) : -1;
         if (share < 0) {

@@ -294,16 +294,19 @@ USUAL = [
     b"add noreply 0 0 300\r\n%b\r\n" % (b"v" * 300), b"append %b 0 0 1\r\nx\r\n" % (b"n" * 250),
     b"cas k 0 0 1 0\r\nx\r\n", b"cas k 0 0 1 9223372036854775807\r\nx\r\n", b"md k\r\n",
     b"ms k 1\r\nx\r\n", b"ms k 0 T0\r\n\r\n", b"ms k 1 F9999 T30\r\nx\r\n", b"incr noreplies 1\r\n",
+    b"get unknown\r\n", b"delete unknown\r\n", b"delete k\r\r\n", b"add unknown 0 0 1\r\nx\r\n",
+    b"get %b\r\n" % (b"m" * 250), b"set \xff 0 0 1\r\nx\r\n",
 ]  # fmt: skip
 UNUSUAL = [
-    b"get unknown\r\n", b"delete unknown\r\n", b"delete k 0\r\n", b"delete k noreply\r\n",
+    b"get \r\n", b"get u\nv\r\n", b"get u v\r\n", b"get %b\r\n" % (b"m" * 251),
+    b"get \0\r\n", b"get u\n", b"gets u\r\n", b"add u\0 0 0 1\r\nx\r\n", b"delete k 0\r\n", b"delete k noreply\r\n",
     b"delete noreply\r\n", b"touch noreply 1\r\n", b"delete %b\r\n" % CLUSTER_KEY, b"incr k\r\n",
     b"incr k \r\n", b"incr k 01\r\n", b"incr k 10000\r\n", b"incr k -1\r\n",
     b"incr k 1 noreply\r\n", b"touch k 1 noreply\r\n", b"delete k\n", b"delete k", b"delete  k\r\n",
     b"delete a\nb\r\n", b"incr a\nb 1\r\n", b"delete \r\n", b"Delete k\r\n", b"deletek\r\n",
     b"delete k\r\ndelete k\r\n", b"incr k 1\r\nincr k 1\r\n", b"set k 0 0 1 noreply\r\nx\r\n", b"",
-    b"get k", b"g", b"delete \0\r\n", b"set noreply\r\n", b"incr k 1\r\r\n", b"delete k\r\r\n",
-    b"incr\r\n", b"add unknown 0 0 1\r\nx\r\n", b"add k 0 0 1 noreply\r\nx\r\n",
+    b"get k", b"g", b"delete \0\r\n", b"set noreply\r\n", b"incr k 1\r\r\n",
+    b"incr\r\n", b"add k 0 0 1 noreply\r\nx\r\n",
     b"adds k 0 0 1\r\nx\r\n", b"add k 0 0 2\r\nx\r\n", b"add k 0 0 1\r\nxx\r",
     b"add a\nb 0 0 1\r\nx\r\n", b"add k 0 0 1\nx\r\n",
     b"append k 01 0 1\r\nx\r\n", b"append k 0 -1 1\r\nx\r\n", b"cas k 0 0 1\r\nx\r\n",
@@ -317,7 +320,7 @@ UNUSUAL = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("data", USUAL[:-1])
+@pytest.mark.parametrize("data", USUAL)
 async def test_incomplete_requests_are_left_to_python(client: Receiving, data: bytes) -> None:
     for size in range(len(data)):
         client.data_received(data[:size])
@@ -325,7 +328,7 @@ async def test_incomplete_requests_are_left_to_python(client: Receiving, data: b
     assert not client.executor.lone.alone
 
 
-@pytest.mark.parametrize("data", USUAL[:-1])
+@pytest.mark.parametrize("data", USUAL)
 async def test_requests_that_are_taken_in_c(client: Receiving, data: bytes) -> None:
     client.data_received(data)
     assert client.left == []
@@ -337,7 +340,7 @@ async def test_requests_that_are_taken_in_c(client: Receiving, data: bytes) -> N
     assert client.left == [data]
 
 
-@pytest.mark.parametrize("data", [*UNUSUAL, USUAL[-1]])
+@pytest.mark.parametrize("data", UNUSUAL)
 async def test_requests_that_are_left_to_python(client: Receiving, data: bytes) -> None:
     client.data_received(data)
     assert client.left == [data]
@@ -475,7 +478,7 @@ async def test_more_requests_than_are_taken_at_once_are_left_to_python(client: R
 
 
 @pytest.mark.parametrize(
-    "data", [b"get k\r\n" * 2 + b"get", b"get k\r\nget x\r\n", b"get k\r\nmn\r\n", b"mn\r\nmn\r\n"]
+    "data", [b"get k\r\n" * 2 + b"get", b"get k\r\nget x y\r\n", b"get k\r\nmn\r\n", b"mn\r\nmn\r\n"]
 )
 async def test_requests_with_another_are_left_to_python(client: Receiving, data: bytes) -> None:
     client.data_received(data)
