@@ -38,7 +38,7 @@ from memlite.server.admin.request import PIPELINED
 from memlite.server.execution.command_set import CommandObserver
 from memlite.server.interfaces import Client
 
-__all__ = ["ProxyExecutor"]
+__all__ = ["ProxyExecutor", "is_multiget"]
 
 _RETRIEVALS: Final = frozenset(("get", "gets", "gat", "gats"))
 _READS: Final = frozenset(("get", "gets"))
@@ -51,6 +51,11 @@ _HIDDEN: Final = {
     "meta_count": (b"HD", b"VA"),
 }
 """The beginnings of replies to quiet meta commands that are not sent."""
+
+
+def is_multiget(data: bytes) -> bool:
+    """Return whether input is one line that gets several keys."""
+    return data[:4] == b"get " and data.find(b"\n") == len(data) - 1 and data.find(b" ", 4) > 0
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -138,27 +143,29 @@ class ProxyExecutor(OrderedReplies):
         target.send(data, lone)
 
     def _take_others(self, data: bytes) -> int:
-        room = self._room()
-        if self._recognizer is None or room < 2:
+        if self._recognizer is None:
+            return 0
+        if is_multiget(data):
+            return self._take_multiget(data)
+        most = self._most_together()
+        if most < 2:
             return 0
         if SPLIT is not None and self.writes_lone:
-            taken = self._take_in_c(self._recognizer, data, room)
+            taken = self._take_in_c(self._recognizer, data, most)
             if taken:
                 return taken
         taken, reads = len(data), True
         requests: list[bytes] = []
         targets: list[Target] = []
         if data[:4] == b"get ":
-            if data.find(b"\n") == taken - 1 and data.find(b" ", 4) > 0:
-                return self._take_multiget(data)
             requests = data.splitlines(keepends=True)
             try:
                 targets = list(map(self._cluster.by_line.__getitem__, requests))
             except KeyError:
                 requests = []
-        if not targets or len(targets) > room:
+        if not targets or len(targets) > most:
             requests, targets = [], []
-            taken, reads = self._recognizer.scan(data, room, requests, targets)
+            taken, reads = self._recognizer.scan(data, most, requests, targets)
         if len(targets) > 1:
             return taken if self._forward_batch(requests, targets, reads=reads) else 0
         if not targets:
@@ -170,27 +177,44 @@ class ProxyExecutor(OrderedReplies):
         return taken
 
     def _room(self) -> int:
-        """Return how many requests may be forwarded together."""
+        """Return how many more requests may be in progress."""
         if not self._queue:
             return MAX_REQUESTS
         taken: int = sum(request.count for request in self._queue)
         return MAX_REQUESTS - taken
 
-    def _take_in_c(self, recognizer: Recognizer, data: bytes, room: int) -> int:
-        """Forward several known gets and sets, or a get of several known keys, without lists."""
-        if data[:4] == b"get " and data.find(b"\n") == len(data) - 1:
-            keys = SPLIT_KEYS(data, self._cluster.known_nodes, Node)
-            if keys is None or len(keys[0]) < 2:
+    def _most_together(self) -> int:
+        """Return how many requests may be forwarded together."""
+        return self._room()
+
+    def _take_multiget(self, data: bytes) -> int:
+        """Forward a get of several keys."""
+        if self._recognizer is None or data[-2:] != b"\r\n" or self._room() < 1:
+            return 0
+        if SPLIT_KEYS is not None and self.writes_lone:
+            found = SPLIT_KEYS(data, self._cluster.known_nodes, Node)
+            if found is not None and len(found[0]) > 1:
+                self._cluster.multigets += 1
+                whole = JoinedMultiGet(self, *found, strict=self._cluster.strict)
+                self._forward_all(whole, [(node, request) for node, request, _ in found[0]])
+                return len(data)
+        keys = data[4:-2].split(b" ")
+        nodes: list[Any] = list(map(self._cluster.known_nodes.__getitem__, keys))
+        if None in nodes:
+            lengths = list(map(len, keys))
+            if not min(lengths) or max(lengths) > self._recognizer.longest_key:
                 return 0
-            self._cluster.multigets += 1
-            whole = JoinedMultiGet(self, *keys, strict=self._cluster.strict)
-            self._forward_all(whole, [(node, request) for node, request, _ in keys[0]])
-            return len(data)
-        found = recognizer.split(data, room)
+            nodes = list(map(self._cluster.node_of_word, keys))
+        self._retrieve_several("get", keys, nodes, b"get", data)
+        return len(data)
+
+    def _take_in_c(self, recognizer: Recognizer, data: bytes, most: int) -> int:
+        """Forward several gets and sets without lists."""
+        found = recognizer.split(data, most)
         if found is None:
             return 0
         shares, order, taken, reads = found
-        if taken < len(data) and len(order) < room:
+        if taken < len(data) and len(order) < most:
             return 0  # the other requests need more than this
         for node, _, _ in shares:
             if not node.takes_batches:
@@ -203,19 +227,6 @@ class ProxyExecutor(OrderedReplies):
         self._begin(batch)
         for node, requests, count in shares:
             node.send_batch(requests, batch.part(count, reads=reads))
-
-    def _take_multiget(self, data: bytes) -> int:
-        if self._recognizer is None or data[-2:] != b"\r\n":
-            return 0
-        keys = data[4:-2].split(b" ")
-        nodes: list[Any] = list(map(self._cluster.known_nodes.__getitem__, keys))
-        if None in nodes:
-            lengths = list(map(len, keys))
-            if not min(lengths) or max(lengths) > self._recognizer.longest_key:
-                return 0
-            nodes = list(map(self._cluster.node_of_word, keys))
-        self._retrieve_several("get", keys, nodes, b"get", data)
-        return len(data)
 
     def _forward_batch(self, requests: list[bytes], targets: list[Target], *, reads: bool) -> bool:
         """Send each node its requests all at once, unless something is unusual."""

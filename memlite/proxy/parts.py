@@ -4,7 +4,7 @@ These classes do the same as `Batch` and `MultiGet`, which serve where the C mod
 and which explain their handling of requests in more detail.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from memlite.protocol import replies
@@ -16,7 +16,7 @@ __all__ = ["SPLIT", "SPLIT_KEYS", "JoinedBatch", "JoinedMultiGet", "Part"]
 Part: Final[Any] = None if NATIVE is None else NATIVE.Part
 """Receives the replies of a node; None without the C module."""
 SPLIT: Final[Any] = None if NATIVE is None else NATIVE.split
-"""Returns known gets and small sets by their nodes.
+"""Returns gets and small sets by their nodes.
 
 Its arguments are the input, the nodes by line, the nodes by key, the maximum number of requests to
 find, the maximum length of a value, and the type of nodes. It returns None unless it finds two or
@@ -24,7 +24,7 @@ more requests, else the bytes and the number of requests for each node, the inde
 each request, where the requests found end, and whether they change nothing.
 """
 SPLIT_KEYS: Final[Any] = None if NATIVE is None else NATIVE.split_keys
-"""Does the same with the keys of a multi-get, if all are known; it omits the last two values."""
+"""Does the same with the keys of a multi-get, if all are ordinary; it omits the last two values."""
 JoinedBatch: Final[Any] = None if NATIVE is None else NATIVE.Batch
 """Requests whose replies are sent together; see `Batch`. None without the C module.
 
@@ -41,9 +41,13 @@ class JoinedMultiGet(MultiGet):
         found: the nodes' parts of the request, from `SPLIT_KEYS`.
         order: the index of the node of each key, from `SPLIT_KEYS`.
         strict: whether it fails if a node fails.
+
+    Attributes:
+        answered_by_all: called once all nodes have answered, with whether one of them failed; None
+            for nothing.
     """
 
-    __slots__ = ("_found", "_odd", "_order", "_shares")
+    __slots__ = ("_found", "_odd", "_order", "_shares", "answered_by_all")
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class JoinedMultiGet(MultiGet):
         self.reply = None
         self.observer = None
         self.closes = False
+        self.answered_by_all: Callable[[bool], None] | None = None
         self._missing = len(found)
         self._failed = 0
         self._strict = strict
@@ -111,6 +116,8 @@ class JoinedMultiGet(MultiGet):
         self.reply = self.combined()
         self._executor.answered()
         self._shares, self._found = [], ()  # as in `JoinedBatch`
+        if self.answered_by_all is not None:
+            self.answered_by_all(self._failed > 0)
 
     def combined(self) -> bytes:
         """Return the items in the order of the keys."""

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from memlite.memory import Part
 from memlite.proxy.cluster import Cluster, Target
 from memlite.proxy.node import Receiver
+from memlite.proxy.parts import JoinedMultiGet
 from memlite.proxy.rerouting import rerouted
 from memlite.proxy.turns import Turns
 from memlite.server.execution.command_set import CommandObserver
@@ -93,6 +94,7 @@ class Ticket:
         sent: when it was handed to the nodes' connections, with others of the same iteration.
         received: when the last node had replied.
         replied: when the reply was given to the client's connection.
+        watches: whether it receives the nodes' replies on behalf of the request's parts.
         worker: the number of the worker; -1 if there is no limit, or it was not sent.
         failed: whether it failed at a node, or in the queue.
         reply: the reply as the client gets it.
@@ -103,7 +105,7 @@ class Ticket:
     __slots__ = (
         "_observer", "ahead", "arrival", "client", "dequeued", "enqueued", "failed", "missing",
         "parent", "queue", "reads", "received", "replied_at", "reply", "routes", "sends", "sent",
-        "span", "worker",
+        "span", "watches", "worker",
     )  # fmt: skip
 
     def __init__(
@@ -121,6 +123,7 @@ class Ticket:
         self.reads = reads
         self._observer = observer
         self.missing = len(sends)
+        self.watches = True
         self.ahead = self.routes = 0
         self.arrival = self.enqueued = self.dequeued = self.sent = 0
         self.received = self.replied_at = 0
@@ -130,7 +133,13 @@ class Ticket:
         self.span: SpanName | None = None
         self.parent: SpanName | None = None
 
-    def part_done(self, *, failed: bool) -> None:
+    def awaits(self, request: JoinedMultiGet) -> None:
+        """Let a request say when all nodes have answered: C code takes the replies to its parts."""
+        self.watches = False
+        self.missing = 1
+        request.answered_by_all = self.part_done
+
+    def part_done(self, failed: bool) -> None:
         """Note that a node has answered its part, or failed."""
         self.failed = self.failed or failed
         self.missing -= 1
@@ -165,11 +174,11 @@ class _Watching:
 
     def answer(self, reply: bytes) -> None:
         self._receiver.answer(reply)
-        self._ticket.part_done(failed=False)
+        self._ticket.part_done(False)
 
     def fail(self, error: bytes) -> None:
         self._receiver.fail(error)
-        self._ticket.part_done(failed=True)
+        self._ticket.part_done(True)
 
 
 class RequestQueue:
@@ -281,9 +290,10 @@ class RequestQueue:
 
     def done(self, ticket: Ticket) -> None:
         """Note that all nodes have answered a request."""
+        if not ticket.dequeued:
+            return  # it was not sent
         now = ticket.received = time.monotonic_ns()
-        if ticket.dequeued:
-            self.service.record(now - ticket.dequeued)
+        self.service.record(now - ticket.dequeued)
         if ticket.worker >= 0:
             self._idle.append(ticket.worker)
             self._pump()
@@ -300,7 +310,7 @@ class RequestQueue:
         if self.tracer is None:
             ticket.sends = ()  # the values are no longer needed
         for target, data, receiver in sends:
-            target.send(data, _Watching(receiver, ticket))
+            target.send(data, _Watching(receiver, ticket) if ticket.watches else receiver)
         if self.tracer is not None and len(self._unsent) == 1:
             # Runs after the nodes' own calls, which send.
             self._scheduler.call_soon(self._note_sent)

@@ -4,7 +4,7 @@ import base64
 import binascii
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 from memlite.proxy.gutter_requests import words_of
@@ -21,16 +21,22 @@ COLUMNS: Final[Row] = (
     "worker", "command", "keys", "nodes", "result", "bytes", "epoch",
 )  # fmt: skip
 
+_LINE: Final = ",".join(["%s"] * len(COLUMNS)) + "\n"
 _FIRST_KEY: Final = {b"get": 1, b"gets": 1, b"gat": 2, b"gats": 2}
 """Index of the first key in commands that take several."""
 _MAX_KEYS_NAMED: Final = 100
 
 
-def lines_of(rows: Iterable[Row]) -> bytes:
+def lines_of(rows: Sequence[Row]) -> bytes:
     """Return the lines of rows."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode()
+    text = "".join([_LINE % row for row in rows])
+    odd = '"' in text or "\r" in text or text.count("\n") != len(rows)
+    if not odd and text.count(",") == len(rows) * _LINE.count(","):
+        return text.encode()
+    # A field needs quotes. This takes twice as long.
+    lines = io.StringIO()
+    csv.writer(lines, lineterminator="\n").writerows(rows)
+    return lines.getvalue().encode()
 
 
 def row_of(ticket: Ticket, offset: int, epoch: int, *, names: bool) -> Row:

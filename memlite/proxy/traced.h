@@ -73,7 +73,10 @@ static PyObject *turns_passes(Turns *self, PyObject *ignored) {
     Py_RETURN_TRUE;
 }
 
+static PyObject *turns_is_near(Turns *self, PyObject *ignored) { return PyBool_FromLong(self->left <= 2); }
+
 static PyMethodDef turns_methods[] = {
+    {"is_near", (PyCFunction)turns_is_near, METH_NOARGS, "Return whether the next request, or the one after it, is traced."},
     {"passes", (PyCFunction)turns_passes, METH_NOARGS, "Count a request, and return whether it is traced."},
     {"take_lines", (PyCFunction)turns_take_lines, METH_NOARGS, "Return the lines since the last call, and their number."},
     {NULL},

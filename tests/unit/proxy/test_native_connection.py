@@ -478,7 +478,8 @@ async def test_more_requests_than_are_taken_at_once_are_left_to_python(client: R
 
 
 @pytest.mark.parametrize(
-    "data", [b"get k\r\n" * 2 + b"get", b"get k\r\nget x y\r\n", b"get k\r\nmn\r\n", b"mn\r\nmn\r\n"]
+    "data",
+    [b"get k\r\n" * 2 + b"get", b"get k\r\nget x y\r\n", b"get k\r\nmn\r\n", b"mn\r\nmn\r\n"],
 )
 async def test_requests_with_another_are_left_to_python(client: Receiving, data: bytes) -> None:
     client.data_received(data)
