@@ -1,6 +1,7 @@
 """A proxy with `--in-flight`, which limits the requests sent to the nodes but not answered."""
 
 import contextlib
+import csv
 import signal
 import socket
 import struct
@@ -128,8 +129,13 @@ def test_requests_waiting_for_a_node_that_does_not_read_count_as_queued(
         assert found["queue_length"] == found["in_flight"] == "0"
 
 
+SEVERAL = b"get %b\r\n" % b" ".join(b"s%d" % number for number in range(20))
+"""A get of keys that both nodes have."""
+
+
+@pytest.mark.parametrize("request_", [b"get b\r\n", SEVERAL])
 def test_queued_reads_of_clients_that_disconnect_are_not_sent(
-    front: RunningServer, nodes: tuple[RunningServer, ...]
+    front: RunningServer, nodes: tuple[RunningServer, ...], request_: bytes
 ) -> None:
     dropped = int(proxy_stats(front)["queue_dropped"])
     for node in nodes:
@@ -138,7 +144,9 @@ def test_queued_reads_of_clients_that_disconnect_are_not_sent(
         with front.connect() as first, front.connect() as leaving:
             first.send(b"get a\r\n")
             assert wait_until(lambda: proxy_stats(front)["in_flight"] == "1")
-            leaving.send(b"get b\r\nset kept 0 0 1\r\nx\r\n")
+            leaving.send(request_)
+            assert wait_until(lambda: proxy_stats(front)["queue_length"] == "1")
+            leaving.send(b"set kept 0 0 1\r\nx\r\n")
             assert wait_until(lambda: proxy_stats(front)["queue_length"] == "2")
             leaving.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             leaving.sock.close()  # by a reset
@@ -152,6 +160,51 @@ def test_queued_reads_of_clients_that_disconnect_are_not_sent(
     with front.connect() as wire:
         assert wait_until(lambda: wire.ask(b"mg kept\r\n") == b"HD\r\n")
     assert wait_until(lambda: int(proxy_stats(front)["queue_dropped"]) == dropped + 1)
+
+
+@pytest.mark.parametrize("environment", FRAMINGS)
+def test_a_get_of_several_keys_waits_no_longer_than_the_deadline(
+    nodes: tuple[RunningServer, ...], environment: dict[str, str], tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace.csv"
+    options = ("--in-flight", "1", "--deadline", "0.4", "--trace", str(trace))
+    with (
+        proxy(nodes, *options, environment=environment) as front,
+        front.connect() as first,
+        front.connect() as second,
+    ):
+        assert wait_until(lambda: all(node_stat(front, n, "state") == "up" for n in nodes))
+        for number in range(0, 20, 2):
+            assert first.ask(b"set s%d 0 0 1\r\nx\r\n" % number) == b"STORED\r\n"
+        values = b"".join(b"VALUE s%d 0 1\r\nx\r\n" % number for number in range(0, 20, 2))
+        for wire in (first, second):
+            wire.send(SEVERAL)
+            assert wire.exactly(len(values) + 5) == values + b"END\r\n"
+        for node in nodes:
+            node.pause()
+        try:
+            first.send(SEVERAL)
+            assert wait_until(lambda: proxy_stats(front)["in_flight"] == "1")
+            second.send(SEVERAL)
+            assert wait_until(lambda: proxy_stats(front)["queue_length"] == "1")
+            assert first.line().endswith(b": no reply in 0.4 s\r\n")
+            assert second.line().startswith(b"SERVER_ERROR not sent: no worker in 0.4 s")
+        finally:
+            for node in nodes:
+                node.process.send_signal(signal.SIGCONT)
+        assert wait_until(lambda: all(node_stat(front, n, "state") == "up" for n in nodes))
+        found = proxy_stats(front)
+        assert (found["in_flight"], found["queue_length"], found["queue_expired"]) == (
+            "0",
+            "0",
+            "1",
+        )
+        second.send(SEVERAL)
+        assert second.until(b"END\r\n").endswith(b"END\r\n")
+    with trace.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["command"] == "get"]
+    assert [row["keys"] for row in rows] == ["20"] * 5
+    assert sum(row["received"] != "" for row in rows) == 4  # not the one that was not sent
 
 
 def test_binary_requests_go_through_the_queue(front: RunningServer) -> None:

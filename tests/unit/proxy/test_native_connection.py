@@ -21,6 +21,7 @@ from memlite.protocol.limits import MAX_GET_LENGTH
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.executor import ProxyExecutor
 from memlite.proxy.framing import NATIVE
+from memlite.proxy.known_nodes import MAX_REMEMBERED
 from memlite.proxy.link import Link
 from memlite.proxy.native_link import NativeLink
 from memlite.proxy.node import Node
@@ -299,9 +300,9 @@ USUAL = [
 ]  # fmt: skip
 UNUSUAL = [
     b"get \r\n", b"get u\nv\r\n", b"get u v\r\n", b"get %b\r\n" % (b"m" * 251),
-    b"get \0\r\n", b"get u\n", b"gets u\r\n", b"add u\0 0 0 1\r\nx\r\n", b"delete k 0\r\n", b"delete k noreply\r\n",
-    b"delete noreply\r\n", b"touch noreply 1\r\n", b"delete %b\r\n" % CLUSTER_KEY, b"incr k\r\n",
-    b"incr k \r\n", b"incr k 01\r\n", b"incr k 10000\r\n", b"incr k -1\r\n",
+    b"get \0\r\n", b"get u\n", b"gets u\r\n", b"add u\0 0 0 1\r\nx\r\n", b"delete k 0\r\n",
+    b"delete k noreply\r\n", b"delete noreply\r\n", b"touch noreply 1\r\n",
+    b"delete %b\r\n" % CLUSTER_KEY, b"incr k\r\n", b"incr k \r\n", b"incr k 01\r\n", b"incr k 10000\r\n", b"incr k -1\r\n",
     b"incr k 1 noreply\r\n", b"touch k 1 noreply\r\n", b"delete k\n", b"delete k", b"delete  k\r\n",
     b"delete a\nb\r\n", b"incr a\nb 1\r\n", b"delete \r\n", b"Delete k\r\n", b"deletek\r\n",
     b"delete k\r\ndelete k\r\n", b"incr k 1\r\nincr k 1\r\n", b"set k 0 0 1 noreply\r\nx\r\n", b"",
@@ -360,6 +361,46 @@ async def test_nothing_is_taken_while_something_else_is_to_be_done(client: Recei
     client.executor.lone.by_line = None  # as after quit
     client.data_received(b"get k\r\n")
     assert client.left == [b"get k\r\n"] * 2 + [b"delete k\r\n", b"get k\r\n"]
+
+
+async def test_nodes_of_unknown_keys_are_remembered(client: Receiving) -> None:
+    cluster = client.executor._cluster
+    known = set(cluster.known_nodes)
+    for times in range(1, 4):
+        client.data_received(b"get u\r\n")
+        reply_to(client, b"END\r\n")
+        assert set(cluster.known_nodes) - known == {b"u"}
+        assert (b"get u\r\n" in cluster.by_line) == (times > 1)
+    for batch in range(3):
+        client.data_received(b"".join(b"get v%d\r\n" % number for number in range(20)))
+        reply_to(client, b"END\r\n" * 20)
+        assert (b"get v7\r\n" in cluster.by_line) == (batch > 0)
+    assert client.left == []
+
+
+async def test_no_more_keys_and_lines_are_remembered_than_the_limit(client: Receiving) -> None:
+    cluster = client.executor._cluster
+    most = 0
+    for start in range(0, MAX_REMEMBERED + 1024, 32):
+        keys = range(start, start + 32)
+        for _ in range(2):
+            client.data_received(b"".join(b"get %d\r\n" % number for number in keys))
+            reply_to(client, b"END\r\n" * 32)
+        most = max(most, len(cluster.known_nodes), len(cluster.by_line))
+    assert client.left == []
+    assert MAX_REMEMBERED - 32 < most <= MAX_REMEMBERED
+    assert len(cluster.known_nodes) < 2048 > len(cluster.by_line)
+
+
+async def test_unknown_keys_are_left_to_python_while_they_cannot_be_forwarded(
+    client: Receiving,
+) -> None:
+    client.executor._cluster.suspend("for the test")
+    for data in (b"get u\r\n", b"set u 0 0 1\r\nx\r\n", b"delete u\r\n", b"get u\r\n" * 2):
+        client.left.clear()
+        client.data_received(data)
+        assert client.left == [data]
+    assert not client.executor._cluster.known_nodes
 
 
 TOGETHER = [
