@@ -113,6 +113,8 @@ class ProxyExecutor(OrderedReplies):
         Returns:
             The number of bytes taken; the rest must be parsed.
         """
+        if SPLIT_KEYS is not None and is_multiget(data):  # C code has taken the usual others
+            return self._take_multiget(data)
         lone = self.lone
         if len(data) <= MAX_GET_LENGTH:
             if not self._queue and lone.take(self._by_line, data, Node):

@@ -72,11 +72,11 @@ class _Queued(_Base):
         The request that passes through the queue is taken by itself; the requests before it are
         taken together, and so are those after it.
         """
+        if is_multiget(data):
+            return self._take_multiget(data)
         if self._all:
             node = self._by_line.get(data) if len(data) <= MAX_GET_LENGTH else None
-            if node is None:
-                return self._take_multiget(data) if is_multiget(data) else 0
-            if len(self._queue) >= MAX_REQUESTS:
+            if node is None or len(self._queue) >= MAX_REQUESTS:
                 return 0
             self._forward(node, data, Read(self))
             return len(data)
@@ -98,8 +98,6 @@ class _Queued(_Base):
         targets: list[Target] = []
         if self._recognizer is None or self._room() < 1:
             return 0
-        if is_multiget(data):
-            return self._take_multiget(data)
         taken, reads = self._recognizer.scan(data, 1, requests, targets)
         if targets:
             self._forward(targets[0], requests[0], Read(self) if reads else Request(self))

@@ -72,6 +72,10 @@ def _gets(summary: str, connections: int = 50, **further: Any) -> Load:
     return Load(Scenario(f"gets, {summary}", gets=1, sets=0), connections, **further)
 
 
+def _many(summary: str, gets: int, sets: int, **further: Any) -> Load:
+    return Load(Scenario(summary, gets, sets, keys=1_000_000, **further))
+
+
 LOADS: Final = {
     "get-1": _gets("1 connection", 1),
     "get-8": _gets("8 connections", 8),
@@ -95,7 +99,13 @@ LOADS: Final = {
     "get-1k": Load(Scenario("gets of 1 KiB", 1, 0, 1024)),
     "get-16k": Load(Scenario("gets of 16 KiB", 1, 0, 16 * 1024, keys=1000)),
     "set-16k": Load(Scenario("sets of 16 KiB", 0, 1, 16 * 1024, keys=1000)),
-    "many-keys": Load(Scenario("gets of a million keys", 1, 0, keys=1_000_000)),
+    # Most of these keys are not remembered: the proxy finds the node of each.
+    "many-keys": _many("gets of a million keys", 1, 0),
+    "many-pipeline": _many("gets of a million keys, 16 per write", 1, 0, pipeline=16),
+    "many-set": _many("sets of a million keys", 0, 1),
+    "many-set-p16": _many("sets of a million keys, 16 per write", 0, 1, pipeline=16),
+    "many-multi-10": _many("gets of 10 of a million keys; per key", 1, 0, multiget=10),
+    "many-multi-100": _many("gets of 100 of a million keys; per key", 1, 0, multiget=100),
     "nodes-10": _gets("10 nodes", nodes=10),
     "nodes-30": _gets("30 nodes", nodes=30),
     "nodes-100": _gets("100 nodes", nodes=100),
@@ -203,7 +213,7 @@ def _show_worst(rows: Sequence[Cost]) -> None:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    listing = "\n".join(f"  {name:<14}{one.requests.summary}" for name, one in LOADS.items())
+    listing = "\n".join(f"  {name:<15}{one.requests.summary}" for name, one in LOADS.items())
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").partition("\n")[0],
         epilog=f"loads (50 connections and 3 nodes unless stated otherwise):\n{listing}",
