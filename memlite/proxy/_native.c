@@ -15,7 +15,7 @@ compare both. A header may use the headers included before it. */
 #include "../core/sending.h"
 #include "../core/slots.h"
 #include "words.h"
-#include "whose.h"
+#include "known_nodes.h"
 #include "replies.h"
 #include "recognizer.h"
 #include "framing.h"

@@ -238,7 +238,8 @@ static int trace_batch(Batch *batch, Turns *turns, PyObject *data, const Request
         return 0;
     }
     Py_ssize_t part = found->order[number], from = found->froms[number];
-    Traced *traced = traced_of(turns, batch->executor, found->shares[part].node, PyBytes_AS_STRING(data) + from, found->end - from);
+    Traced *traced = traced_of(turns, batch->executor, name_of(found->shares[part].node), PyBytes_AS_STRING(data) + from,
+                               found->end - from);
     if (!traced) return -1;
     traced->number = number;
     traced->part = part;

@@ -101,7 +101,7 @@ static int may_take(const Lone *self) { return !self->alone && (!self->turns || 
 /* Forwards a traced request; returns 0 or -1. */
 static int forward_traced(Lone *self, PyObject *node, PyObject *data) {
     Turns *turns = self->turns;
-    Traced *traced = traced_of(turns, self->executor, node, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data));
+    Traced *traced = traced_of(turns, self->executor, name_of(node), PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data));
     if (!traced) return -1;
     traced->lone = (Lone *)Py_NewRef((PyObject *)self);
     turns->left = turns->every;

@@ -43,11 +43,12 @@ class JoinedMultiGet(MultiGet):
         strict: whether it fails if a node fails.
 
     Attributes:
-        answered_by_all: called once all nodes have answered, with whether one of them failed; None
-            for nothing.
+        order: as above.
+        answered_by_all: called once all nodes have answered, with the reply, and with whether one
+            of them failed; None for nothing.
     """
 
-    __slots__ = ("_found", "_odd", "_order", "_shares", "answered_by_all")
+    __slots__ = ("_found", "_odd", "_shares", "answered_by_all", "order")
 
     def __init__(
         self,
@@ -61,12 +62,12 @@ class JoinedMultiGet(MultiGet):
         self.reply = None
         self.observer = None
         self.closes = False
-        self.answered_by_all: Callable[[bool], None] | None = None
+        self.answered_by_all: Callable[[bytes, bool], object] | None = None
         self._missing = len(found)
         self._failed = 0
         self._strict = strict
         self._found = found
-        self._order = order
+        self.order = order
         self._odd = False  # whether any reply is not of the usual form
         self._shares: list[Any] = [
             Part(self, index, count, True, request)
@@ -113,20 +114,21 @@ class JoinedMultiGet(MultiGet):
             self._finish()
 
     def _finish(self) -> None:
-        self.reply = self.combined()
+        self.reply = reply = self.combined()
         self._executor.answered()
         self._shares, self._found = [], ()  # as in `JoinedBatch`
         if self.answered_by_all is not None:
-            self.answered_by_all(self._failed > 0)
+            self.answered_by_all(reply, self._failed > 0)
+            self.answered_by_all = None  # it may refer to this object
 
     def combined(self) -> bytes:
         """Return the items in the order of the keys."""
         if not self._odd:
-            return bytes(NATIVE.join(self._order, self._shares, 0, replies.END)[0])
+            return bytes(NATIVE.join(self.order, self._shares, 0, replies.END)[0])
         nodes = [node for node, _, _ in self._found]
         self._keys = [request[4:-2].split(b" ") for _, request, _ in self._found]
         self._parts = dict(zip(nodes, self._keys, strict=True))
-        self._nodes = [nodes[index] for index in self._order]
+        self._nodes = [nodes[index] for index in self.order]
         self._items = [part.pieces() if part.have else None for part in self._shares]
         self.merger = self._executor.merger
         return super().combined()

@@ -137,7 +137,7 @@ class Ticket:
         """Let a request say when all nodes have answered: C code takes the replies to its parts."""
         self.watches = False
         self.missing = 1
-        request.answered_by_all = self.part_done
+        request.answered_by_all = lambda _reply, failed: self.part_done(failed)
 
     def part_done(self, failed: bool) -> None:
         """Note that a node has answered its part, or failed."""

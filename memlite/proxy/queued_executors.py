@@ -129,9 +129,24 @@ class _Queued(_Base):
 
     def _forward_all(self, whole: Whole, parts: Sequence[tuple[Target, bytes]]) -> None:
         if self._turns.passes():
+            if self._turns.offset >= 0 and self._observer is None and type(whole) is JoinedMultiGet:
+                self._trace(whole, parts)
+                return
             self._submit(whole, [(n, data, whole.part(i)) for i, (n, data) in enumerate(parts)])
         else:
             _forward_all(self, whole, parts)
+
+    def _trace(self, whole: JoinedMultiGet, parts: Sequence[tuple[Target, bytes]]) -> None:
+        """Forward a get that is traced in C; what `_submit` does takes five times as long."""
+        self._begin(whole)
+        nodes: list[Any] = [node for node, _ in parts]
+        names = " ".join([node.name for node in nodes])
+        whole.observer = traced = self._turns.trace(self, parts[0][1], names, len(whole.order))
+        whole.answered_by_all = traced.whole_reply
+        for index, (node, data) in enumerate(parts):
+            node.send(data, whole.part(index))
+        traced.waits_for(nodes[-1])
+        self._end(whole)
 
     def _submit(self, request: Request, sends: Sends) -> None:
         awaited = not self._queue

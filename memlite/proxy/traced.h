@@ -16,10 +16,10 @@ typedef struct {  /* a traced request; receives the reply if it has arrived alon
     PyObject_HEAD
     Lone *lone;  /* the request it stands for, until the reply */
     Turns *turns;
-    PyObject *client, *epoch, *node, *request;  /* `request` is its line */
+    PyObject *client, *epoch, *node, *request;  /* `node` is the name, or several; `request` is its line */
     long long arrival, sent, received, replied;  /* times; 0 until then */
     char reply[32];  /* the first bytes of the reply, enough for the word shown in the trace */
-    Py_ssize_t size;  /* the size of the reply */
+    Py_ssize_t size, keys;  /* the size of the reply, and the number of keys */
     Py_ssize_t part, place, number;  /* in a batch: the part, the place in the part, and the place in the batch */
 } Traced;
 
@@ -73,11 +73,13 @@ static PyObject *turns_passes(Turns *self, PyObject *ignored) {
     Py_RETURN_TRUE;
 }
 
+static PyObject *turns_trace(Turns *self, PyObject *args);
 static PyObject *turns_is_near(Turns *self, PyObject *ignored) { return PyBool_FromLong(self->left <= 2); }
 
 static PyMethodDef turns_methods[] = {
     {"is_near", (PyCFunction)turns_is_near, METH_NOARGS, "Return whether the next request, or the one after it, is traced."},
     {"passes", (PyCFunction)turns_passes, METH_NOARGS, "Count a request, and return whether it is traced."},
+    {"trace", (PyCFunction)turns_trace, METH_VARARGS, "Return an object for a request of several keys to several nodes."},
     {"take_lines", (PyCFunction)turns_take_lines, METH_NOARGS, "Return the lines since the last call, and their number."},
     {NULL},
 };
@@ -111,24 +113,43 @@ static int traces(const Turns *turns) { return turns->cluster && turns->done && 
 /* Returns how many requests may be forwarded together: at most one of them is traced, or none if Python does the tracing. */
 static long long most_together(const Turns *turns) { return turns->left - 1 + (traces(turns) ? turns->every : 0); }
 
-/* Returns an object for the next request, which is for `node` and begins at `start`. */
-static Traced *traced_of(Turns *turns, PyObject *executor, PyObject *node, const char *start, Py_ssize_t size) {
+/* Returns an object for the next request, whose line begins at `start`; steals the reference to the name of its node. */
+static Traced *traced_of(Turns *turns, PyObject *executor, PyObject *name, const char *start, Py_ssize_t size) {
     Traced *self = PyObject_New(Traced, &Traced_type);
-    if (!self) return NULL;
+    if (!self) {
+        Py_XDECREF(name);
+        return NULL;
+    }
     self->lone = NULL;
     self->sent = self->received = self->replied = 0;
     self->size = self->part = self->place = self->number = 0;
+    self->keys = 1;
     self->turns = (Turns *)Py_NewRef((PyObject *)turns);
-    self->client = PyObject_GetAttr(executor, s_number);
+    self->node = name;
+    self->epoch = self->request = NULL;
+    self->client = name ? PyObject_GetAttr(executor, s_number) : NULL;
     self->epoch = self->client ? PyObject_GetAttr(turns->cluster, s_version) : NULL;
-    self->node = !self->epoch ? NULL : Py_IS_TYPE(node, known.node) ? get(node, &known.name) : PyObject_GetAttr(node, s_name);
     const char *end = line_end(start, start + size);
-    self->request = self->node ? PyBytes_FromStringAndSize(start, end ? end - start : size) : NULL;
+    self->request = self->epoch ? PyBytes_FromStringAndSize(start, end ? end - start : size) : NULL;
     if (!self->request || (self->arrival = nanoseconds()) < 0) {
         Py_DECREF((PyObject *)self);
         return NULL;
     }
     return self;
+}
+
+static PyObject *name_of(PyObject *node) {
+    return Py_IS_TYPE(node, known.node) ? get(node, &known.name) : PyObject_GetAttr(node, s_name);
+}
+
+static PyObject *turns_trace(Turns *self, PyObject *args) {
+    PyObject *executor, *request, *names;
+    Py_ssize_t keys;
+    if (!PyArg_ParseTuple(args, "OSUn", &executor, &request, &names, &keys)) return NULL;
+    if (!traces(self)) return PyErr_Format(PyExc_ValueError, "requests are traced in Python");
+    Traced *traced = traced_of(self, executor, Py_NewRef(names), PyBytes_AS_STRING(request), PyBytes_GET_SIZE(request));
+    if (traced) traced->keys = keys;
+    return (PyObject *)traced;
 }
 
 static void traced_dealloc(Traced *self) {
@@ -197,6 +218,13 @@ static int plain_word(const char *text, Py_ssize_t size) {
     return length < size && at[length] > ' ' ? -1 : length;
 }
 
+/* Returns the length of words between which are single spaces, or -1. */
+static int plain_words(const char *text, Py_ssize_t size) {
+    int length = 0;
+    while (length < size && (plain[(unsigned char)text[length]] || (text[length] == ' ' && length))) length++;
+    return length < size ? -1 : length;
+}
+
 /* Writes a field of a line, and the comma after it. */
 static char *write_number(char *to, long long number) {
     to += write_digits(to, number);
@@ -235,7 +263,7 @@ static int write_line(Traced *self) {
     const char *node = PyUnicode_AsUTF8AndSize(self->node, &size), *request = PyBytes_AS_STRING(self->request);
     long long offset = turns->offset, client = node ? PyLong_AsLongLong(self->client) : -1;
     if (PyErr_Occurred()) return -1;
-    int named = plain_word(node, size), command = plain_word(request, PyBytes_GET_SIZE(self->request));
+    int named = plain_words(node, size), command = plain_word(request, PyBytes_GET_SIZE(self->request));
     int result = plain_word(self->reply, traced_kept(self));
     if (named != size || size > MOST_OF_NAME || command < 1 || command > MOST_OF_WORD || result < 1 || client < 0
         || turns->epoch < 0) return 0;
@@ -259,7 +287,7 @@ static int write_line(Traced *self) {
     end = write_time(end, (self->replied + offset) / 1000, arrival, digits, number);
     end = write_text(end, "", 0);
     end = write_text(end, request, command);
-    end = write_text(end, "1", 1);
+    end = write_number(end, self->keys);
     end = write_text(end, node, size);
     end = write_text(end, self->reply, result);
     end = write_number(end, self->size);
@@ -293,6 +321,19 @@ static PyObject *traced_pass(Traced *self, PyObject *reply, PyObject *(*pass)(Lo
     return result;
 }
 
+/* Takes the whole reply to a request that several nodes have answered. */
+static PyObject *traced_whole(Traced *self, PyObject *const *args, Py_ssize_t count) {
+    if (count != 2 || !PyBytes_CheckExact(args[0])) return PyErr_Format(PyExc_TypeError, "expected bytes and whether a node has failed");
+    if (traced_receive(self, PyBytes_AS_STRING(args[0]), PyBytes_GET_SIZE(args[0]))) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *traced_waits(Traced *self, PyObject *node) {
+    if (!Py_IS_TYPE(node, known.node)) return PyErr_Format(PyExc_TypeError, "expected a node");
+    if (traced_await(self, node)) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *traced_answer(Traced *self, PyObject *reply) { return traced_pass(self, reply, lone_answer); }
 static PyObject *traced_fail(Traced *self, PyObject *error) { return traced_pass(self, error, lone_fail); }
 static PyObject *traced_ready(Traced *self, PyObject *ignored) { Py_RETURN_NONE; }
@@ -309,6 +350,8 @@ static PyObject *traced_reads(Traced *self, void *ignored) {
 static PyMethodDef traced_methods[] = {
     {"answer", (PyCFunction)traced_answer, METH_O, "Take the reply."},
     {"fail", (PyCFunction)traced_fail, METH_O, "Take the error that stands for the reply."},
+    {"whole_reply", (PyCFunction)(void (*)(void))traced_whole, METH_FASTCALL, "Take the reply of several nodes."},
+    {"waits_for", (PyCFunction)traced_waits, METH_O, "Note the time at which a node is sent its requests."},
     {"ready", (PyCFunction)traced_ready, METH_NOARGS, "Do nothing."},
     {"replied", (PyCFunction)traced_is_replied, METH_O, "Note that the client has its reply."},
     {NULL},
@@ -319,6 +362,7 @@ static PyMemberDef traced_members[] = {
     {"node", T_OBJECT_EX, offsetof(Traced, node), READONLY, NULL},
     {"request", T_OBJECT_EX, offsetof(Traced, request), READONLY, NULL},
     {"size", T_PYSSIZET, offsetof(Traced, size), READONLY, NULL},
+    {"keys", T_PYSSIZET, offsetof(Traced, keys), READONLY, NULL},
     {"arrival", T_LONGLONG, offsetof(Traced, arrival), READONLY, NULL},
     {"sent", T_LONGLONG, offsetof(Traced, sent), 0, NULL},
     {"received", T_LONGLONG, offsetof(Traced, received), READONLY, NULL},

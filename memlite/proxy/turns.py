@@ -61,7 +61,7 @@ Turns: Final[Any] = TurnsInPython if NATIVE is None else NATIVE.Turns
 
 
 class Traced(Protocol):
-    """A request for one node that was traced in C; times are like those of `Ticket`.
+    """A request that was traced in C; times are like those of `Ticket`.
 
     Attributes:
         client: the connection's number.
