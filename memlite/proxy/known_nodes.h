@@ -47,7 +47,8 @@ static PyObject *node_of_line(PyObject *line, PyObject *by_line, PyObject *nodes
     Py_ssize_t size;
     const char *key = key_of_get(PyBytes_AS_STRING(line), PyBytes_GET_SIZE(line), &size);
     Py_ssize_t before = PyDict_GET_SIZE(nodes);
-    if (!key || !(node = node_of(key, size, nodes))) return NULL;
+    /* The key of the list of nodes may be known, and one with a line feed, by other commands. */
+    if (!key || !is_ordinary(key, size) || !(node = node_of(key, size, nodes))) return NULL;
     if (PyDict_GET_SIZE(nodes) != before) return node;
     return remember(by_line, line, node) ? NULL : node;
 }

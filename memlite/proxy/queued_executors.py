@@ -145,7 +145,7 @@ class _Queued(_Base):
         whole.answered_by_all = traced.whole_reply
         for index, (node, data) in enumerate(parts):
             node.send(data, whole.part(index))
-        traced.waits_for(nodes[-1])
+            traced.waits_for(node)
         self._end(whole)
 
     def _submit(self, request: Request, sends: Sends) -> None:

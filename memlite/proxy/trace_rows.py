@@ -90,7 +90,7 @@ def row_of_traced(traced: Traced, offset: int, *, names: bool) -> Row:
         (traced.replied_at + offset) // 1000,
         "",
         words[0].decode("ascii", "backslashreplace"),
-        _named([key]) if names else 1,
+        _named([key]) if names else traced.keys,
         traced.node,
         result_of(traced.reply),
         traced.size,

@@ -66,10 +66,11 @@ class Traced(Protocol):
     Attributes:
         client: the connection's number.
         epoch: the version of the topology.
-        node: the node's name.
+        node: the node's name, or the names of several.
         request: the request's line, without its end.
         reply: the beginning of the reply.
         size: the size of the reply, in bytes.
+        keys: the number of keys; more than one only if keys are not named in the trace.
         arrival: when the client's input was taken, with others of the same read.
         sent: when it was handed to the node's connection.
         received: when the node had replied.
@@ -88,6 +89,8 @@ class Traced(Protocol):
     def reply(self) -> bytes: ...  # noqa: D102
     @property
     def size(self) -> int: ...  # noqa: D102
+    @property
+    def keys(self) -> int: ...  # noqa: D102
     @property
     def arrival(self) -> int: ...  # noqa: D102
     @property

@@ -84,6 +84,39 @@ def test_a_key_with_a_line_feed_consumes_no_other_reply(cluster: Cluster, others
             assert other.until(b"END\r\n").split(b"\r\n")[1] == key
 
 
+@pytest.mark.parametrize("times", [1, 2, 20])
+def test_a_get_of_a_key_with_a_line_feed_is_two_requests(cluster: Cluster, times: int) -> None:
+    store(cluster)
+    with cluster[0].connect() as wire, cluster[0].connect() as other:
+        for _ in range(3):  # the key is known from the first meta request on
+            assert wire.ask(b"mg YQpi b\r\n") == b"EN\r\n"
+            wire.send(b"get a\nb\r\n" * times)
+            replies = [wire.line() for _ in range(2 * times)]
+            assert replies == [b"END\r\n", b"CLIENT_ERROR bad command line format\r\n"] * times
+        for key in KEYS:
+            other.send(b"get %b\r\n" % key)
+            assert other.until(b"END\r\n").split(b"\r\n")[1] == key
+
+
+@pytest.mark.parametrize(
+    "before", [b"get %b k\r\n", b"set %b 0 0 1\r\nx\r\n", b"delete %b\r\n", b"mg %b\r\n"]
+)
+def test_the_list_of_nodes_is_no_item_whatever_was_asked_before(
+    cluster: Cluster, before: bytes
+) -> None:
+    key = b"AmazonElastiCache:cluster"
+    with cluster[0].connect() as wire:
+        for times in (1, 2, 1):
+            wire.send(b"get %b\r\n" % key * times)
+            for _ in range(times):
+                lines = [wire.line() for _ in range(5)]
+                assert lines[0].startswith(b"VALUE %b 0 " % key)
+                assert lines[2].count(b"|") == 6  # three nodes
+                assert lines[3:] == [b"\r\n", b"END\r\n"]
+            wire.send(before % key)
+            assert wire.line()
+
+
 def test_gats_of_many_keys(cluster: Cluster) -> None:
     store(cluster)
     with cluster[0].connect() as wire:

@@ -29,7 +29,7 @@ from memlite.proxy.parts import JoinedBatch
 from memlite.proxy.recognizer import Recognizer
 from memlite.proxy.requests import Read
 from memlite.proxy.single_requests import writer_of
-from memlite.proxy.trace_rows import COLUMNS, row_of_traced
+from memlite.proxy.trace_rows import COLUMNS, lines_of, row_of_traced
 from memlite.proxy.turns import Turns, TurnsInPython
 from memlite.telemetry.counters import Counters
 from tests.unit.proxy.clusters import cluster_of
@@ -379,6 +379,18 @@ async def test_nodes_of_unknown_keys_are_remembered(client: Receiving) -> None:
     assert client.left == []
 
 
+@pytest.mark.parametrize("key", [CLUSTER_KEY, b"noreply", b"a\nb"])
+@pytest.mark.parametrize("more", [b"", b"get k\r\n"])
+async def test_gets_of_other_words_are_left_to_python_though_their_node_is_known(
+    client: Receiving, key: bytes, more: bytes
+) -> None:
+    client.executor._cluster.by_line.clear()
+    data = more + b"get %b\r\n" % key + more
+    client.data_received(data)
+    assert client.left == [data]
+    assert key not in b"".join(client.executor._cluster.by_line)
+
+
 async def test_no_more_keys_and_lines_are_remembered_than_the_limit(client: Receiving) -> None:
     cluster = client.executor._cluster
     most = 0
@@ -493,6 +505,23 @@ async def test_a_line_that_needs_quotes_is_left_to_python(client: Receiving, nam
     (traced,) = turns.done
     row = dict(zip(COLUMNS, row_of_traced(traced, 0, names=True), strict=True))
     assert row.items() >= {"nodes": name, "keys": "k", "result": "VALUE", "bytes": 51}.items()
+
+
+async def test_the_line_of_a_request_to_several_nodes(client: Receiving) -> None:
+    turns = trace_in_c(client)
+    for names, in_c in (("a b c", True), ("a b,c", False), ("n" * 300 + " " + "m" * 300, False)):
+        traced = turns.trace(client.executor, b"get x y\r\n", names, 7)
+        traced.waits_for(client.executor._cluster.nodes[0])
+        traced.whole_reply(b"END\r\n", False)
+        traced.replied([b"END\r\n"])
+        if in_c:
+            lines = turns.take_lines()[0].decode()
+        else:
+            assert turns.take_lines() == (b"", 0)
+            lines = lines_of([row_of_traced(turns.done.pop(), 0, names=False)]).decode()
+        (row,) = csv.DictReader(lines.splitlines(), COLUMNS)
+        assert (row["command"], row["keys"], row["nodes"]) == ("get", "7", names)
+        assert (row["result"], row["bytes"], row["sent"]) == ("END", "5", "")
 
 
 async def test_requests_have_no_lines_without_an_offset(client: Receiving) -> None:
