@@ -242,13 +242,17 @@ def test_a_flusher_calls_the_python_method_of_other_types() -> None:
         flush(1)
 
 
+class Numbered(ProxyExecutor):
+    number = 5  # of the connection, as in executors that trace
+
+
 class Stub:
     """A connection that records the data left to its Python method."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.out: list[Any] = []
         self._out = self.out  # the name that connections use
-        self.executor = ProxyExecutor(
+        self.executor = Numbered(
             cluster, cast("Any", None), cast("Any", self), self.out, Recognizer(cluster, Limits())
         )
         self.executor.lone.write = self.out.append
@@ -456,7 +460,6 @@ def written(node: Node) -> bytes:
 def trace_in_c(client: Receiving) -> Any:
     """Make the next request of a client a traced one; return what decides about the others."""
     turns = client.executor.lone.turns = NATIVE.Turns(1000)
-    client.executor.number = 5  # type: ignore[attr-defined]
     turns.cluster, turns.done, turns.offset = client.executor._cluster, [], 0
     return turns
 
