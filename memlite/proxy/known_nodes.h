@@ -4,11 +4,15 @@ enum { MOST_REMEMBERED = 32768, LONGEST_KEY = 250 };
 
 static PyObject *s_find;
 
+/* Returns whether a word is the key of the list of nodes, or an option. */
+static int is_special(const char *word, Py_ssize_t size) {
+    static const char cluster[] = "AmazonElastiCache:cluster", option[] = "noreply";
+    return (size == sizeof cluster - 1 && !memcmp(word, cluster, size)) || (size == sizeof option - 1 && !memcmp(word, option, size));
+}
+
 /* Returns whether a word is an ordinary key. A line feed ends a line for nodes. */
 static int is_ordinary(const char *key, Py_ssize_t size) {
-    static const char cluster[] = "AmazonElastiCache:cluster", option[] = "noreply";
-    return size > 0 && size <= LONGEST_KEY && !memchr(key, '\n', size) && !memchr(key, '\0', size)
-        && (size != sizeof cluster - 1 || memcmp(key, cluster, size)) && (size != sizeof option - 1 || memcmp(key, option, size));
+    return size > 0 && size <= LONGEST_KEY && !memchr(key, '\n', size) && !memchr(key, '\0', size) && !is_special(key, size);
 }
 
 /* Sets an item of a table that is emptied once it is full; returns 0 or -1. */

@@ -20,7 +20,7 @@ __all__ = ["QueuedBinaryExecutor", "QueuedTextExecutor"]
 
 _numbers: Final = count(1)
 
-# Called in this way, these take half as long as with `super`.
+# On the way of most requests; a call by way of `super` takes more instructions.
 _take: Final = ProxyExecutor.take
 _forward: Final = ProxyExecutor._forward
 _forward_all: Final = ProxyExecutor._forward_all
@@ -137,7 +137,7 @@ class _Queued(_Base):
             _forward_all(self, whole, parts)
 
     def _trace(self, whole: JoinedMultiGet, parts: Sequence[tuple[Target, bytes]]) -> None:
-        """Forward a get that is traced in C; what `_submit` does takes five times as long."""
+        """Forward a get that is traced in C, in fewer steps than `_submit` takes."""
         self._begin(whole)
         nodes: list[Any] = [node for node, _ in parts]
         names = " ".join([node.name for node in nodes])

@@ -64,9 +64,7 @@ static const char *changed_key(const char *at, const char *end, const char **key
         if (!space != !kinds[i].number || memchr(key, '\n', end - key)) return NULL;
         if (space && small_number(space + 1, end) < 0) return NULL;
         *key_end = space ? space : end;
-        Py_ssize_t size = *key_end - key;
-        if ((size == 7 && !memcmp(key, "noreply", 7)) || (size == 25 && !memcmp(key, "AmazonElastiCache:cluster", 25))) return NULL;
-        return key;
+        return is_special(key, *key_end - key) ? NULL : key;
     }
     return NULL;
 }
