@@ -31,12 +31,12 @@ compare both. A header may use the headers included before it. */
 #include "split.h"
 #include "delivery.h"
 #include "batch.h"
+#include "multiget.h"
 #include "receiving.h"
 
-#define VERSION 8  /* of the interface: a module compiled for another version is not used */
+#define VERSION 9  /* of the interface: a module compiled for another version is not used */
 
 static PyMethodDef methods[] = {
-    {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, "Return the pieces of parts in order."},
     {"split", (PyCFunction)(void (*)(void))split, METH_FASTCALL, "Group requests by node."},
     {"split_keys", (PyCFunction)(void (*)(void))split_keys, METH_FASTCALL, "Group keys by node."},
     {"expect", expect, METH_O, "Set the table of expected replies."},
@@ -58,14 +58,14 @@ static int intern_names(void) {
         {&s_note_time, "_note_time"}, {&s_popleft, "popleft"}, {&s_send, "send"}, {&s_take_some, "_take_some"},
         {&s_wrote, "wrote"}, {&s_write, "write"}, {&s_unsent, "get_write_buffer_size"}, {&s_together, "_together"},
         {&s_call_together, "call_together"}, {&s_flush, "_flush"}, {&s_handed_out, "_handed_out"}, {&s_lone, "lone"},
-        {&s_take_input, "take"}, {&s_appendleft, "appendleft"}, {&s_count_failures, "count_failures"},
-        {&s_part_done, "part_done"}, {&s_progressed, "progressed"}, {&s_take, "take_reply"}, {&s_loop, "loop"}, {&s_call_soon, "call_soon"}, {&s_record, "record"},
+        {&s_take_input, "take"}, {&s_appendleft, "appendleft"}, {&s_progressed, "progressed"}, {&s_loop, "loop"}, {&s_call_soon, "call_soon"}, {&s_record, "record"},
         {&s_find, "find"}, {&s_number, "number"}, {&s_version, "version"}, {&s_name, "name"},
+        {&s_cluster, "_cluster"}, {&s_merged_reply, "merged_reply"}, {&s_multigets, "multigets"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!*all[i].to && !(*all[i].to = PyUnicode_InternFromString(all[i].name))) return -1;
     any_answered = (Field){PyUnicode_InternFromString("_answered"), -1};
-    PyTypeObject *types[] = {&Asked_type, &Lone_type, &Part_type, &Batch_type, &Writer_type, &Flusher_type, &Calls_type, &Reception_type, &Receiver_type, &Turns_type, &Traced_type};
+    PyTypeObject *types[] = {&Asked_type, &Lone_type, &Part_type, &Batch_type, &MultiGet_type, &Writer_type, &Flusher_type, &Calls_type, &Reception_type, &Receiver_type, &Turns_type, &Traced_type};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) if (PyType_Ready(types[i])) return -1;
     return any_answered.name ? 0 : -1;
 }
@@ -73,9 +73,9 @@ static int intern_names(void) {
 PyMODINIT_FUNC PyInit__native(void) {
     find_plain();
     PyObject *m = intern_names() ? NULL : PyModule_Create(&module);
-    PyObject *names = m ? Py_BuildValue("[ssssssssssssssssssssss]", "VERSION", "Asked", "Batch", "Flusher", "Lone", "Part", "Receiver",
+    PyObject *names = m ? Py_BuildValue("[ssssssssssssssssssssss]", "VERSION", "Asked", "Batch", "Flusher", "Lone", "MultiGet", "Part", "Receiver",
                                         "Traced", "Turns", "Writer",
-                                        "deliver", "expect", "gather", "hand_out", "interleave", "items", "join", "know", "send_progress", "split", "split_gets",
+                                        "deliver", "expect", "gather", "hand_out", "interleave", "items", "know", "send_progress", "split", "split_gets",
                                         "split_keys") : NULL;
     if (!names || PyModule_AddObjectRef(m, "__all__", names) || PyModule_AddIntMacro(m, VERSION)
         || PyModule_AddObjectRef(m, "Asked", (PyObject *)&Asked_type)
@@ -86,6 +86,7 @@ PyMODINIT_FUNC PyInit__native(void) {
         || PyModule_AddObjectRef(m, "Traced", (PyObject *)&Traced_type)
         || PyModule_AddObjectRef(m, "Turns", (PyObject *)&Turns_type)
         || PyModule_AddObjectRef(m, "Batch", (PyObject *)&Batch_type)
+        || PyModule_AddObjectRef(m, "MultiGet", (PyObject *)&MultiGet_type)
         || PyModule_AddObjectRef(m, "Part", (PyObject *)&Part_type)) Py_CLEAR(m);
     Py_XDECREF(names);
     return m;

@@ -6,11 +6,12 @@ struct Batch {
     PyObject *executor, *reply, *observer, *order;  /* `order` has, for each request, the index of its part */
     Lone *lone;  /* the executor's, if it is known; it tells what the executor has to do */
     Py_ssize_t known, missing, sent;  /* parts, incomplete parts, and replies that were sent before others arrived */
-    char closes, waits;
+    char closes, waits, failed;
+    PyObject *unusual, *answered_by_all;  /* see multiget.h */
     Part *parts[];
 };
 
-static PyObject *s_answered, *s_count_failure, *s_deliver, *s_lone, *s_send_progress;
+static PyObject *s_answered, *s_count_failure, *s_deliver, *s_lone, *s_progressed, *s_send_progress;
 
 /* Drops the parts early, as they refer to the batch. */
 static void batch_drop_parts(Batch *self) {
@@ -19,15 +20,16 @@ static void batch_drop_parts(Batch *self) {
     for (Py_ssize_t i = 0; i < known; i++) Py_CLEAR(self->parts[i]);
 }
 
-static Batch *batch_of(PyObject *executor, Lone *lone, PyObject *order) {
-    Batch *self = PyObject_NewVar(Batch, &Batch_type, PyBytes_GET_SIZE(order));
+/* Returns a batch, or a get of several keys, with room for `most` parts. */
+static Batch *batch_of(PyTypeObject *type, PyObject *executor, Lone *lone, PyObject *order, Py_ssize_t most) {
+    Batch *self = PyObject_NewVar(Batch, type, most);
     if (!self) return NULL;
     self->executor = Py_NewRef(executor);
     self->order = Py_NewRef(order);
     self->lone = (Lone *)Py_XNewRef((PyObject *)lone);
-    self->reply = self->observer = NULL;
+    self->reply = self->observer = self->unusual = self->answered_by_all = NULL;
     self->known = self->missing = self->sent = 0;
-    self->closes = self->waits = 0;
+    self->closes = self->waits = self->failed = 0;
     return self;
 }
 
@@ -37,7 +39,7 @@ static PyObject *batch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "keyword arguments are not supported");
         return NULL;
     }
-    return (PyObject *)batch_of(executor, NULL, order);
+    return (PyObject *)batch_of(type, executor, NULL, order, PyBytes_GET_SIZE(order));
 }
 
 static void batch_dealloc(Batch *self) {
@@ -46,16 +48,18 @@ static void batch_dealloc(Batch *self) {
     Py_XDECREF(self->reply);
     Py_XDECREF(self->observer);
     Py_XDECREF(self->order);
+    Py_XDECREF(self->unusual);
+    Py_XDECREF(self->answered_by_all);
     Py_XDECREF((PyObject *)self->lone);
     PyObject_Free(self);
 }
 
-/* Returns the receiver of the next node's replies, as a borrowed reference. */
-static Part *batch_add(Batch *self, Py_ssize_t count, int reads) {
+/* Returns the receiver of the next node's replies, as a borrowed reference; `request` is NULL unless it is for several keys. */
+static Part *batch_add(Batch *self, Py_ssize_t count, int reads, PyObject *request) {
     if (self->known == Py_SIZE(self) || self->known == 256)
         return PyErr_Format(PyExc_ValueError, "the batch already has a part for each request"), NULL;
     if (count < 1 || count > 1 << 20) return PyErr_Format(PyExc_ValueError, "the count is too small or too large"), NULL;
-    Part *part = part_of((PyObject *)self, self->known, count, reads, NULL);
+    Part *part = part_of(self, self->known, count, reads, request);
     if (!part) return NULL;
     self->missing++;
     return self->parts[self->known++] = part;
@@ -66,7 +70,7 @@ static PyObject *batch_part(Batch *self, PyObject *args, PyObject *kwargs) {
     Py_ssize_t count;
     int reads;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "n$p", names, &count, &reads)) return NULL;
-    return Py_XNewRef((PyObject *)batch_add(self, count, reads));
+    return Py_XNewRef((PyObject *)batch_add(self, count, reads, NULL));
 }
 
 /* Returns the traced request of a batch, as a borrowed reference; NULL if none is traced. */
@@ -105,12 +109,11 @@ static int batch_progressed(Batch *self) {
 }
 
 /* Notes that all replies of a node have arrived. */
-static int batch_part_done(PyObject *bound) {
-    Batch *self = (Batch *)bound;
+static int batch_part_done(Batch *self) {
     if (batch_look(self)) return -1;
     if (--self->missing) return self->waits ? 0 : batch_progressed(self);
     Py_ssize_t number;
-    PyObject *reply = join_parts(self->order, self->parts, self->known, self->sent, NULL, &number);
+    PyObject *reply = join_parts(self->order, self->parts, self->known, self->sent, "", &number);
     if (!reply) return -1;
     Py_XSETREF(self->reply, reply);
     int failed = batch_answered(self);
@@ -118,28 +121,13 @@ static int batch_part_done(PyObject *bound) {
     return failed;
 }
 
-static PyObject *batch_done(Batch *self, PyObject *ignored) {
-    if (batch_part_done((PyObject *)self)) return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *batch_progress(Batch *self, PyObject *ignored) {
-    if (batch_progressed(self)) return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *batch_count_failures(Batch *self, PyObject *number) {
-    for (Py_ssize_t left = PyNumber_AsSsize_t(number, NULL); left > 0; left--) if (call(self->executor, s_count_failure)) return NULL;
-    if (PyErr_Occurred()) return NULL;
-    Py_RETURN_NONE;
-}
-
-static Py_ssize_t part_left(const Part *part) {
-    return (part->have ? part->ends[part->have - 1] : 0) - (part->taken ? part->ends[part->taken - 1] : 0);
+static int batch_count_failures(Batch *self, Py_ssize_t number) {
+    for (; number > 0; number--) if (call(self->executor, s_count_failure)) return -1;
+    return 0;
 }
 
 static PyObject *batch_available(Batch *self, PyObject *ignored) {
-    PyObject *ready = join_parts(self->order, self->parts, self->known, self->sent, NULL, &self->sent);
+    PyObject *ready = join_parts(self->order, self->parts, self->known, self->sent, "", &self->sent);
     if (!ready) return NULL;
     Traced *traced = batch_traced(self);
     if (traced && self->sent > traced->number && traced_replied(traced)) {
@@ -165,19 +153,18 @@ static PyObject *batch_discard(Batch *self, PyObject *ignored) {
     Py_RETURN_NONE;
 }
 
-static PyObject *batch_held(Batch *self, void *ignored) {
+static Py_ssize_t batch_size(const Batch *self) {
     Py_ssize_t held = self->reply && PyBytes_Check(self->reply) ? PyBytes_GET_SIZE(self->reply) : 0;
     for (Py_ssize_t i = 0; i < self->known; i++) held += part_left(self->parts[i]);
-    return PyLong_FromSsize_t(held);
+    return held;
 }
 
-static PyObject *batch_count(Batch *self, void *ignored) { return PyLong_FromSsize_t(Py_SIZE(self)); }
+static PyObject *batch_held(Batch *self, void *ignored) { return PyLong_FromSsize_t(batch_size(self)); }
+
+static PyObject *batch_count(Batch *self, void *ignored) { return PyLong_FromSsize_t(PyBytes_GET_SIZE(self->order)); }
 
 static PyMethodDef batch_methods[] = {
     {"part", (PyCFunction)(void (*)(void))batch_part, METH_VARARGS | METH_KEYWORDS, "Return the receiver of the next node's replies."},
-    {"part_done", (PyCFunction)batch_done, METH_NOARGS, "Record that all replies of a node have arrived."},
-    {"progressed", (PyCFunction)batch_progress, METH_NOARGS, "Record that some replies have arrived."},
-    {"count_failures", (PyCFunction)batch_count_failures, METH_O, "Count requests that failed."},
     {"available", (PyCFunction)batch_available, METH_NOARGS, "Return the replies that can be sent although others are missing."},
     {"discard", (PyCFunction)batch_discard, METH_NOARGS, "Forget the requests that have been answered."},
     {NULL},
@@ -249,46 +236,56 @@ static int trace_batch(Batch *batch, Turns *turns, PyObject *data, const Request
     return 0;
 }
 
+/* Returns whether none of the nodes is limited, or -1. */
+static int are_unlimited(const Share *shares, int nodes) {
+    int are = 1;
+    for (int i = 0; i < nodes && are > 0; i++) are = is_same(shares[i].node, &known.limited, Py_False);
+    return are;
+}
+
+/* Sends the requests for each share, if none of the nodes is limited; returns 0 or -1. */
+static int forward_batch(Lone *lone, Batch *batch, const Share *shares, PyObject *const *requests) {
+    Traced *traced = batch_traced(batch);
+    Py_ssize_t parts = batch->known;
+    PyObject *with[] = {Py_NewRef(lone->others), (PyObject *)batch};
+    PyObject *result = end_thinking(lone) ? NULL : PyObject_Vectorcall(known.append, with, 2, NULL);
+    int failed = !result;
+    for (Py_ssize_t i = 0; i < parts; i++) Py_INCREF(shares[i].node);
+    for (Py_ssize_t i = 0; i < parts && !failed; i++)
+        failed = send_batch(shares[i].node, requests[i], batch->parts[i])
+            || (traced && (traced->part == i || traced->part == EACH_PART) && traced_await(traced, shares[i].node));
+    for (Py_ssize_t i = 0; i < parts; i++) Py_DECREF(shares[i].node);
+    Py_XDECREF(result);
+    Py_DECREF(with[0]);
+    return failed ? -1 : 0;
+}
+
 /* Forwards several known requests; returns how many bytes of `data` they took, 0 if they are left to Python, or -1. */
 static Py_ssize_t take_batch(Lone *lone, PyObject *data) {
     Requests found;
-    PyObject *order = NULL, *result;
-    Batch *batch = NULL;
-    Py_ssize_t size = PyBytes_GET_SIZE(data), done = -1;
+    PyObject *requests[MOST_OWNERS];
     Turns *turns = lone->turns;
     Py_ssize_t most = turns && most_together(turns) < FEW ? (Py_ssize_t)most_together(turns) : FEW;
+    if (!writes_replies(lone)) return 0;
     if (find_requests(data, lone->by_line, lone->nodes, most, (long)lone->most, (PyObject *)known.node, &found)) return -1;
-    if (found.number < 2 || (found.end < size && found.number < most)) return 0;
-    for (int i = 0; i < found.known; i++) {
-        int is = is_same(found.shares[i].node, &known.limited, Py_False);
-        if (is < 1) return is;
-    }
-    for (int i = 0; i < found.known; i++) Py_INCREF(found.shares[i].node);
-    PyObject *requests[MOST_OWNERS], *executor = Py_NewRef(lone->executor), *others = Py_NewRef(lone->others);
-    int queued = 0, made = end_thinking(lone) ? -1 : copy_requests(data, &found, requests);
-    if (!made && (order = PyBytes_FromStringAndSize((char *)found.order, found.number)) && (batch = batch_of(executor, lone, order))) {
-        for (int i = 0; i < found.known; i++) if (!batch_add(batch, found.shares[i].count, found.reads)) goto end;
-        PyObject *with[] = {others, (PyObject *)batch};
-        if (!(result = PyObject_Vectorcall(known.append, with, 2, NULL))) goto end;
-        Py_DECREF(result);
-        queued = 1;
-        if (turns && trace_batch(batch, turns, data, &found)) goto end;
-        /* An immediate answer drops the parts. */
-        for (int i = 0; i < found.known; i++) if (send_batch(found.shares[i].node, requests[i], batch->parts[i])) goto end;
-        if (batch_traced(batch) && traced_await(batch_traced(batch), found.shares[batch_traced(batch)->part].node)) goto end;
-        done = found.end;
-    }
-end:
-    if (!queued && batch) batch_drop_parts(batch);
+    if (found.number < 2 || (found.end < PyBytes_GET_SIZE(data) && found.number < most)) return 0;
+    int unlimited = are_unlimited(found.shares, found.known);
+    if (unlimited < 1) return unlimited;
+    PyObject *order = PyBytes_FromStringAndSize((char *)found.order, found.number);
+    Batch *batch = order ? batch_of(&Batch_type, lone->executor, lone, order, found.known) : NULL;
     Py_XDECREF(order);
-    Py_XDECREF((PyObject *)batch);
-    Py_DECREF(executor);
-    Py_DECREF(others);
-    for (int i = 0; i < found.known; i++) {
-        if (!made) Py_DECREF(requests[i]);
-        Py_DECREF(found.shares[i].node);
+    if (!batch || new_copies(found.shares, found.known, 0, requests)) {
+        Py_XDECREF((PyObject *)batch);
+        return -1;
     }
-    return done;
+    copy_to_shares(data, &found);
+    int failed = 0;
+    for (int i = 0; i < found.known && !failed; i++) failed = !batch_add(batch, found.shares[i].count, found.reads, NULL);
+    failed = failed || (turns && trace_batch(batch, turns, data, &found)) || forward_batch(lone, batch, found.shares, requests);
+    if (failed) batch_drop_parts(batch);
+    Py_DECREF((PyObject *)batch);
+    for (int i = 0; i < found.known; i++) Py_DECREF(requests[i]);
+    return failed ? -1 : found.end;
 }
 
 static Lone *lone_of_executor(PyObject *executor) {
@@ -302,13 +299,13 @@ static Lone *lone_of_executor(PyObject *executor) {
 }
 
 /* Returns the first of the requests that a client waits for, as a borrowed reference, if it is a batch whose replies so far may
- * be written at once; NULL otherwise, or with an error. */
+ * be written at once; NULL otherwise, or with an error. A get of several keys counts as a batch. */
 static Batch *first_batch(Lone *lone, Py_ssize_t *waiting) {
     if (!lone->write || lone->write == Py_None || !lone->counters || !lone->others || !lone->out || !PyList_CheckExact(lone->out)
         || PyList_GET_SIZE(lone->out) || (*waiting = PyObject_Size(lone->others)) < 1) return NULL;
     PyObject *first = PySequence_GetItem(lone->others, 0);
     Py_XDECREF(first);  /* the queue has it */
-    return first && Py_IS_TYPE(first, &Batch_type) ? (Batch *)first : NULL;
+    return first && (Py_IS_TYPE(first, &Batch_type) || Py_IS_TYPE(first, &MultiGet_type)) ? (Batch *)first : NULL;
 }
 
 /* Writes replies to a client; 0 or -1. */

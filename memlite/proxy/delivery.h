@@ -177,7 +177,7 @@ static Py_ssize_t hand_out_all(PyObject *node, PyObject *data, PyObject *pending
             Py_XDECREF(result);
         }
         if (!failed && (part ? part->missing > 0 : number < 1)) {
-            failed = !(result = PyObject_CallMethodOneArg(pending, s_appendleft, receiver)) || (number > 0 && part_progressed(part));
+            failed = !(result = PyObject_CallMethodOneArg(pending, s_appendleft, receiver)) || (number > 0 && batch_progressed(part->batch));
             Py_XDECREF(result);
         }
         Py_DECREF(receiver);

@@ -55,7 +55,9 @@ _HIDDEN: Final = {
 
 def is_multiget(data: bytes) -> bool:
     """Return whether input is one line that gets several keys."""
-    return data[:4] == b"get " and data.find(b"\n") == len(data) - 1 and data.find(b" ", 4) > 0
+    if data[:4] != b"get " or data.find(b"\n") != len(data) - 1 or data.find(b" ", 4) < 0:
+        return False
+    return b"\0" not in data  # a key with a NUL may be known by other commands
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -114,6 +116,8 @@ class ProxyExecutor(OrderedReplies):
             The number of bytes taken; the rest must be parsed.
         """
         if SPLIT_KEYS is not None and is_multiget(data):  # C code has taken the usual others
+            if not self._queue and self.lone.take_keys(data):
+                return len(data)
             return self._take_multiget(data)
         lone = self.lone
         if len(data) <= MAX_GET_LENGTH:
@@ -197,8 +201,8 @@ class ProxyExecutor(OrderedReplies):
             found = SPLIT_KEYS(data, self._cluster.known_nodes, Node)
             if found is not None and len(found[0]) > 1:
                 self._cluster.multigets += 1
-                whole = JoinedMultiGet(self, *found, strict=self._cluster.strict)
-                self._forward_all(whole, [(node, request) for node, request, _ in found[0]])
+                parts = [(node, request) for node, request, _ in found[0]]
+                self._forward_all(JoinedMultiGet(self, *found), parts)
                 return len(data)
         keys = data[4:-2].split(b" ")
         nodes: list[Any] = list(map(self._cluster.known_nodes.__getitem__, keys))

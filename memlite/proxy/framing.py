@@ -19,7 +19,7 @@ __all__ = [
     "split_gets_in_python",
 ]
 
-_VERSION: Final = 8
+_VERSION: Final = 9
 """`_native.c` has the same version."""
 
 NATIVE: Final[Any] = extension("memlite.proxy._native", _VERSION)

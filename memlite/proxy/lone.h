@@ -95,6 +95,11 @@ static int end_thinking(Lone *self) {
 
 static int lone_reads(Lone *lone) { return lone->reads; }
 
+/* Returns whether the replies to several requests are written without Python. */
+static int writes_replies(const Lone *self) {
+    return self->write && self->write != Py_None && self->by_line && PyDict_Check(self->by_line) && self->nodes && PyDict_Check(self->nodes);
+}
+
 /* Returns whether the next request may be forwarded here. */
 static int may_take(const Lone *self) { return !self->alone && (!self->turns || most_together(self->turns) > 0); }
 
@@ -159,10 +164,19 @@ static PyObject *lone_take_set(Lone *self, PyObject *const *args, Py_ssize_t cou
     return taken < 0 ? NULL : PyBool_FromLong(taken);
 }
 
+static int take_multiget(Lone *lone, PyObject *data);
+
+static PyObject *lone_take_keys(Lone *self, PyObject *data) {
+    if (!PyBytes_CheckExact(data)) return PyErr_Format(PyExc_TypeError, "expected bytes");
+    int taken = take_multiget(self, data);
+    return taken < 0 ? NULL : PyBool_FromLong(taken);
+}
+
 static PyMethodDef lone_methods[] = {
     {"answer", (PyCFunction)lone_answer, METH_O, "Take the reply."},
     {"fail", (PyCFunction)lone_fail, METH_O, "Take the error that stands for the reply."},
     {"take", (PyCFunction)(void (*)(void))lone_take, METH_FASTCALL, "Forward a get whose line is known."},
+    {"take_keys", (PyCFunction)lone_take_keys, METH_O, "Forward a get of several keys."},
     {"take_set", (PyCFunction)(void (*)(void))lone_take_set, METH_FASTCALL, "Forward a small set."},
     {NULL},
 };

@@ -685,7 +685,7 @@ class Node:
             part.answer(reply + END if bare else reply)
         if part.missing:
             self._pending.appendleft(part)
-            part.batch.progressed()
+            part.progressed()
 
     def _take_items(self, data: bytes) -> int:
         """Hand out replies to retrievals of several keys, if `data` begins with them."""

@@ -1,6 +1,7 @@
 """The replies to a client's requests, in the order of the requests."""
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from memlite.core.build import mypyc_attr
@@ -8,6 +9,7 @@ from memlite.memory import Part
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.merge import Merger
 from memlite.proxy.node import MAX_IN_BATCH
+from memlite.proxy.parts import merged
 from memlite.proxy.requests import Request
 from memlite.proxy.single_requests import Lone
 from memlite.server.execution.command_set import CommandObserver
@@ -214,6 +216,12 @@ class OrderedReplies:
     def merger(self) -> Merger:
         """Finds the items in replies."""
         return self._cluster.merger
+
+    def merged_reply(
+        self, order: bytes, parts: Sequence[Any], unusual: Sequence[bytes | None]
+    ) -> bytes:
+        """Return the reply to a get of several keys; see `merged`. Called by C code."""
+        return merged(self, order, parts, unusual, strict=self._cluster.strict)
 
     def deliver(self) -> None:
         """Send the replies that are due, in one write."""

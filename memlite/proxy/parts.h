@@ -1,23 +1,26 @@
 /* A node's part of several requests of a client, or of one for several keys: parts.py. */
 
+typedef struct Batch Batch;
+
 typedef struct {
     PyObject_VAR_HEAD
-    PyObject *batch, *buffer, *request;  /* `request` is set for a retrieval of several keys */
+    Batch *batch;  /* a `MultiGet` if `request` is set, which is then the request for the node's keys */
+    PyObject *buffer, *request;
     Py_ssize_t index, missing, have, taken;  /* `taken` counts the pieces taken by `join` */
     char reads;
     Py_ssize_t ends[];  /* the ends of the `have` replies or items in the buffer */
 } Part;
 
-static PyTypeObject Part_type, Batch_type;
+static PyTypeObject Part_type, Batch_type, MultiGet_type;
 
-typedef struct Batch Batch;
-static int batch_part_done(PyObject *batch), batch_progressed(Batch *batch);
-static PyObject *s_count_failures, *s_part_done, *s_progressed, *s_take, *s_appendleft;
+static int batch_part_done(Batch *batch), batch_progressed(Batch *batch), batch_count_failures(Batch *batch, Py_ssize_t number);
+static int multiget_part_done(Batch *batch), multiget_take(Batch *batch, Py_ssize_t index, PyObject *reply, int failed);
+static PyObject *s_appendleft;
 
-static Part *part_of(PyObject *batch, Py_ssize_t index, Py_ssize_t count, int reads, PyObject *request) {
+static Part *part_of(Batch *batch, Py_ssize_t index, Py_ssize_t count, int reads, PyObject *request) {
     Part *self = PyObject_NewVar(Part, &Part_type, count);
     if (!self) return NULL;
-    self->batch = Py_NewRef(batch);
+    self->batch = (Batch *)Py_NewRef((PyObject *)batch);
     self->buffer = NULL;
     self->request = Py_XNewRef(request);
     self->index = index;
@@ -27,21 +30,8 @@ static Part *part_of(PyObject *batch, Py_ssize_t index, Py_ssize_t count, int re
     return self;
 }
 
-static PyObject *part_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    PyObject *batch, *request = Py_None;
-    Py_ssize_t index, count;
-    int reads;
-    if (kwargs || !PyArg_ParseTuple(args, "Onnp|O", &batch, &index, &count, &reads, &request)) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "keyword arguments are not supported");
-        return NULL;
-    }
-    if (count < 1 || count > 1 << 20 || index < 0 || index > 255 || (request != Py_None && !PyBytes_CheckExact(request)))
-        return PyErr_Format(PyExc_ValueError, "the index or the count is too large, or the request is not bytes");
-    return (PyObject *)part_of(batch, index, count, reads, request == Py_None ? NULL : request);
-}
-
 static void part_dealloc(Part *self) {
-    Py_XDECREF(self->batch);
+    Py_XDECREF((PyObject *)self->batch);
     Py_XDECREF(self->buffer);
     Py_XDECREF(self->request);
     PyObject_Free(self);
@@ -72,14 +62,6 @@ static int call(PyObject *on, PyObject *name) {
     return result ? 0 : -1;
 }
 
-static int part_progressed(Part *self) {
-    return Py_IS_TYPE(self->batch, &Batch_type) ? batch_progressed((Batch *)self->batch) : call(self->batch, s_progressed);
-}
-
-static int part_done(Part *self) {
-    return Py_IS_TYPE(self->batch, &Batch_type) ? batch_part_done(self->batch) : call(self->batch, s_part_done);
-}
-
 /* Takes the reply to a retrieval of several keys, with at most one item for each; returns whether it has that form. */
 static int part_items(Part *self, PyObject *data, Py_ssize_t from, Py_ssize_t to) {
     const char *start = PyBytes_AS_STRING(data), *at = start + from, *end = start + to - END_SIZE;
@@ -103,28 +85,19 @@ static int part_items(Part *self, PyObject *data, Py_ssize_t from, Py_ssize_t to
     return 1;
 }
 
-static int part_whole(Part *self, PyObject *reply, int failed) {
-    PyObject *index = PyLong_FromSsize_t(self->index);
-    PyObject *args[] = {self->batch, index, reply, failed ? Py_True : Py_False};
-    PyObject *result = index ? PyObject_VectorcallMethod(s_take, args, 4, NULL) : NULL;
-    Py_XDECREF(index);
-    Py_XDECREF(result);
-    return result ? 0 : -1;
-}
-
 /* Takes `count` replies, or the only one to a retrieval of several keys, and notifies the batch. */
 static int part_receive(Part *self, PyObject *data, Py_ssize_t from, const Py_ssize_t *ends, Py_ssize_t count) {
     if (self->request) {
         self->missing = 0;
-        if (self->have || part_items(self, data, from, *ends)) return call(self->batch, s_part_done);
+        if (self->have || part_items(self, data, from, *ends)) return multiget_part_done(self->batch);
         if (PyErr_Occurred()) return -1;
         PyObject *reply = piece(data, from, *ends);
-        int failed = !reply || part_whole(self, reply, 0);
+        int failed = !reply || multiget_take(self->batch, self->index, reply, 0);
         Py_XDECREF(reply);
         return failed ? -1 : 0;
     }
     if (part_add(self, data, from, ends, count)) return -1;
-    return self->missing ? 0 : part_done(self);
+    return self->missing ? 0 : batch_part_done(self->batch);
 }
 
 static PyObject *part_answer(Part *self, PyObject *reply) {
@@ -138,17 +111,13 @@ static PyObject *part_fail(Part *self, PyObject *error) {
     if (!PyBytes_CheckExact(error) || !self->missing) return PyErr_Format(PyExc_ValueError, "expected bytes, and a reply must be missing");
     if (self->request) {
         self->missing = 0;
-        if (part_whole(self, error, 1)) return NULL;
+        if (multiget_take(self->batch, self->index, error, 1)) return NULL;
         Py_RETURN_NONE;
     }
-    PyObject *number = PyLong_FromSsize_t(self->missing);
-    PyObject *result = number ? PyObject_CallMethodOneArg(self->batch, s_count_failures, number) : NULL;
-    Py_XDECREF(number);
-    if (!result) return NULL;
-    Py_DECREF(result);
+    if (batch_count_failures(self->batch, self->missing)) return NULL;
     Py_ssize_t end = PyBytes_GET_SIZE(error);
     while (self->missing) if (part_add(self, error, 0, &end, 1)) return NULL;
-    if (part_done(self)) return NULL;
+    if (batch_part_done(self->batch)) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -163,10 +132,9 @@ static PyObject *part_pieces(Part *self, PyObject *ignored) {
     return found;
 }
 
-/* Returns the bytes that have been received and not joined. */
-static PyObject *part_held(Part *self, PyObject *ignored) {
-    Py_ssize_t end = self->have ? self->ends[self->have - 1] : 0, sent = self->taken ? self->ends[self->taken - 1] : 0;
-    return PyLong_FromSsize_t(end - sent);
+/* Returns the size of what has been received and not joined. */
+static Py_ssize_t part_left(const Part *self) {
+    return (self->have ? self->ends[self->have - 1] : 0) - (self->taken ? self->ends[self->taken - 1] : 0);
 }
 
 /* Makes the replies received so far empty. */
@@ -180,21 +148,19 @@ static int part_forget(Part *self) {
     return 0;
 }
 
-static PyObject *part_discard(Part *self, PyObject *ignored) {
-    if (part_forget(self)) return NULL;
+static PyObject *part_progressed(Part *self, PyObject *ignored) {
+    if (batch_progressed(self->batch)) return NULL;
     Py_RETURN_NONE;
 }
 
 static PyMethodDef part_methods[] = {
     {"answer", (PyCFunction)part_answer, METH_O, "Take a reply."},
     {"fail", (PyCFunction)part_fail, METH_O, "Take the error that stands for each missing reply."},
+    {"progressed", (PyCFunction)part_progressed, METH_NOARGS, "Note that some of its replies have arrived."},
     {"pieces", (PyCFunction)part_pieces, METH_NOARGS, "Return the replies or items received so far."},
-    {"held", (PyCFunction)part_held, METH_NOARGS, "Return the size in bytes of the replies received and not joined."},
-    {"discard", (PyCFunction)part_discard, METH_NOARGS, "Replace the replies received so far with empty ones."},
     {NULL},
 };
 static PyMemberDef part_members[] = {
-    {"batch", T_OBJECT_EX, offsetof(Part, batch), READONLY, NULL},
     {"missing", T_PYSSIZET, offsetof(Part, missing), READONLY, NULL},
     {"have", T_PYSSIZET, offsetof(Part, have), READONLY, NULL},
     {"request", T_OBJECT, offsetof(Part, request), READONLY, NULL},
@@ -206,19 +172,18 @@ static PyTypeObject Part_type = {
     .tp_name = "memlite.proxy._native.Part",
     .tp_basicsize = sizeof(Part),
     .tp_itemsize = sizeof(Py_ssize_t),
-    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_doc = "Receives a node's replies.",
-    .tp_new = part_new,
     .tp_dealloc = (destructor)part_dealloc,
     .tp_methods = part_methods,
     .tp_members = part_members,
 };
 
-/* Joins the available pieces of parts, from position `begin` of an order that names the part of each piece, followed by `tail`
- * unless it is NULL. Sets `number` to the position in the order where they end. */
-static PyObject *join_parts(PyObject *names, Part **list, Py_ssize_t parts, Py_ssize_t begin, PyObject *tail, Py_ssize_t *number) {
+/* Joins the available pieces of parts, from position `begin` of an order that names the part of each piece, followed by `tail`.
+ * Sets `number` to the position in the order where they end. */
+static PyObject *join_parts(PyObject *names, Part **list, Py_ssize_t parts, Py_ssize_t begin, const char *tail, Py_ssize_t *number) {
     const unsigned char *order = (const unsigned char *)PyBytes_AS_STRING(names);
-    Py_ssize_t end = PyBytes_GET_SIZE(names), total = tail ? PyBytes_GET_SIZE(tail) : 0, starts[256], i;
+    Py_ssize_t end = PyBytes_GET_SIZE(names), total = strlen(tail), starts[256], i;
     for (i = 0; i < parts; i++) starts[i] = list[i]->taken;
     for (i = begin; i < end; i++) {
         Part *part = order[i] < parts ? list[order[i]] : NULL;
@@ -236,18 +201,6 @@ static PyObject *join_parts(PyObject *names, Part **list, Py_ssize_t parts, Py_s
         memcpy(to, PyBytes_AS_STRING(part->buffer) + from, size);
         to += size;
     }
-    if (tail) memcpy(to, PyBytes_AS_STRING(tail), PyBytes_GET_SIZE(tail));
+    memcpy(to, tail, strlen(tail));
     return result;
-}
-
-static PyObject *join(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    Py_ssize_t begin = count == 4 ? PyLong_AsSsize_t(args[2]) : -1, number, parts;
-    if (begin < 0 || !PyBytes_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || !PyBytes_CheckExact(args[3])
-        || begin > PyBytes_GET_SIZE(args[0]) || (parts = PyList_GET_SIZE(args[1])) > 256)
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "expected bytes, a list, a position and bytes");
-    PyObject **list = PySequence_Fast_ITEMS(args[1]);
-    for (Py_ssize_t i = 0; i < parts; i++)
-        if (!Py_IS_TYPE(list[i], &Part_type)) return PyErr_Format(PyExc_TypeError, "expected parts");
-    PyObject *result = join_parts(args[0], (Part **)list, parts, begin, args[3], &number);
-    return result ? Py_BuildValue("(Nn)", result, number) : NULL;
 }

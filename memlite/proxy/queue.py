@@ -4,12 +4,11 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from memlite.memory import Part
 from memlite.proxy.cluster import Cluster, Target
 from memlite.proxy.node import Receiver
-from memlite.proxy.parts import JoinedMultiGet
 from memlite.proxy.rerouting import rerouted
 from memlite.proxy.turns import Turns
 from memlite.server.execution.command_set import CommandObserver
@@ -133,8 +132,8 @@ class Ticket:
         self.span: SpanName | None = None
         self.parent: SpanName | None = None
 
-    def awaits(self, request: JoinedMultiGet) -> None:
-        """Let a request say when all nodes have answered: C code takes the replies to its parts."""
+    def awaits(self, request: Any) -> None:
+        """Let a `JoinedMultiGet` say when all nodes have answered: C code takes the replies to its parts."""
         self.watches = False
         self.missing = 1
         request.answered_by_all = lambda _reply, failed: self.part_done(failed)

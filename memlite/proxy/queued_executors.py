@@ -72,16 +72,16 @@ class _Queued(_Base):
         The request that passes through the queue is taken by itself; the requests before it are
         taken together, and so are those after it.
         """
-        if is_multiget(data):
-            return self._take_multiget(data)
         if self._all:
+            if is_multiget(data):
+                return self._take_multiget(data)
             node = self._by_line.get(data) if len(data) <= MAX_GET_LENGTH else None
             if node is None or len(self._queue) >= MAX_REQUESTS:
                 return 0
             self._forward(node, data, Read(self))
             return len(data)
         turns = self._turns
-        if len(data) <= MAX_GET_LENGTH and not turns.is_near():  # mostly
+        if (len(data) <= MAX_GET_LENGTH and not turns.is_near()) or is_multiget(data):  # mostly
             return _take(self, data)
         position = 0
         while position < len(data):
@@ -129,24 +129,9 @@ class _Queued(_Base):
 
     def _forward_all(self, whole: Whole, parts: Sequence[tuple[Target, bytes]]) -> None:
         if self._turns.passes():
-            if self._turns.offset >= 0 and self._observer is None and type(whole) is JoinedMultiGet:
-                self._trace(whole, parts)
-                return
             self._submit(whole, [(n, data, whole.part(i)) for i, (n, data) in enumerate(parts)])
         else:
             _forward_all(self, whole, parts)
-
-    def _trace(self, whole: JoinedMultiGet, parts: Sequence[tuple[Target, bytes]]) -> None:
-        """Forward a get that is traced in C, in fewer steps than `_submit` takes."""
-        self._begin(whole)
-        nodes: list[Any] = [node for node, _ in parts]
-        names = " ".join([node.name for node in nodes])
-        whole.observer = traced = self._turns.trace(self, parts[0][1], names, len(whole.order))
-        whole.answered_by_all = traced.whole_reply
-        for index, (node, data) in enumerate(parts):
-            node.send(data, whole.part(index))
-            traced.waits_for(node)
-        self._end(whole)
 
     def _submit(self, request: Request, sends: Sends) -> None:
         awaited = not self._queue
@@ -155,7 +140,7 @@ class _Queued(_Base):
         self._begin(request)
         ticket = Ticket(self._requests, self, sends, request.observer, reads=request.reads)
         request.observer = ticket
-        if isinstance(request, JoinedMultiGet):
+        if type(request) is JoinedMultiGet:
             ticket.awaits(request)
         self._requests.submit(ticket, awaited=awaited)
         self._end(request)

@@ -71,6 +71,7 @@ static int take_from_client(Reception *b, PyObject *data) {
             taken = take_line(lone, table, data, (PyObject *)known.node);
             Py_DECREF(table);
         }
+        if (!taken) taken = take_multiget(lone, data);
         if (!taken && size > 4 && (table = lone->nodes) && PyDict_Check(table)) {
             Py_INCREF(table);
             /* Other changes are counted by kind, unless replies are written directly. */
@@ -80,8 +81,7 @@ static int take_from_client(Reception *b, PyObject *data) {
                 taken = take_stored(lone, table, data, (long)lone->most, (PyObject *)known.node);
             Py_DECREF(table);
         }
-        if (!taken && size > 8 && lone->write && lone->write != Py_None && lone->by_line && PyDict_Check(lone->by_line)
-            && lone->nodes && PyDict_Check(lone->nodes) && (several = take_batch(lone, data))) taken = several < 0 ? -1 : 1;
+        if (!taken && size > 8 && (several = take_batch(lone, data))) taken = several < 0 ? -1 : 1;
         Py_DECREF(lone);
     }
     if (several > 0 && several < size) {

@@ -21,7 +21,6 @@ __all__ = [
     "Request",
     "Silent",
     "Whole",
-    "without_items",
 ]
 
 
@@ -269,12 +268,6 @@ class KeysPart:
         return end + 5
 
 
-def without_items(of_nodes: list[bytes]) -> list[bytes]:
-    """Return replies to gets without their items; an error remains one, without its text."""
-    usual = (b"VALUE ", replies.END)
-    return [replies.END if one.startswith(usual) else b"" for one in of_nodes]
-
-
 class MultiGet(Whole):
     """A retrieval of keys that several nodes have.
 
@@ -339,7 +332,8 @@ class MultiGet(Whole):
     def discard(self) -> None:
         """Forget the replies received so far: their keys become misses."""
         Request.discard(self)
-        self._replies = without_items(self._replies)
+        usual = (b"VALUE ", replies.END)
+        self._replies = [replies.END if one.startswith(usual) else b"" for one in self._replies]
         self._items = [None] * len(self._items)
 
     @property

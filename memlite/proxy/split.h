@@ -78,16 +78,15 @@ static void copy_to_shares(PyObject *data, Requests *r) {
     }
 }
 
-/* Puts the requests for each node into `copies`, as bytes; returns 0, or -1 with none of them. */
-static int copy_requests(PyObject *data, Requests *r, PyObject **copies) {
-    for (int i = 0; i < r->known; i++) {
-        if (!(copies[i] = PyBytes_FromStringAndSize(NULL, r->shares[i].size))) {
+/* Creates the bytes for each share, with `extra` bytes in addition; returns 0, or -1 with none of them. */
+static int new_copies(Share *shares, int known, Py_ssize_t extra, PyObject **copies) {
+    for (int i = 0; i < known; i++) {
+        if (!(copies[i] = PyBytes_FromStringAndSize(NULL, shares[i].size + extra))) {
             while (i--) Py_DECREF(copies[i]);
             return -1;
         }
-        r->shares[i].to = PyBytes_AS_STRING(copies[i]);
+        shares[i].to = PyBytes_AS_STRING(copies[i]);
     }
-    copy_to_shares(data, r);
     return 0;
 }
 
@@ -106,50 +105,77 @@ static PyObject *split(PyObject *self, PyObject *const *args, Py_ssize_t count) 
     return Py_BuildValue("(Ny#nO)", found, (char *)r.order, r.number, r.end, r.reads ? Py_True : Py_False);
 }
 
-static PyObject *split_keys(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    if (count != 3 || !PyBytes_CheckExact(args[0]) || !PyDict_Check(args[1]))
-        return PyErr_Format(PyExc_TypeError, "expected bytes, a dictionary and a type");
-    const char *start = PyBytes_AS_STRING(args[0]), *end = start + PyBytes_GET_SIZE(args[0]) - 2, *at;
-    if (end - start < 5 || memcmp(start, "get ", 4) || end[0] != '\r' || end[1] != '\n') Py_RETURN_NONE;
-    Py_ssize_t number = 1, i = 0;
+#define GET_EXTRA 5  /* of a get of several keys: "get", and the end of the line */
+
+/* The keys of a get of several. */
+typedef struct {
+    Share shares[MOST_OWNERS];  /* the size includes a space before each key */
+    PyObject *order;  /* the share of each key */
+    int known;
+} Keys;
+
+/* Returns the end of the key at `at`. */
+static const char *key_end(const char *at, const char *end) {
+    const char *space = at < end ? memchr(at, ' ', end - at) : NULL;
+    return space ? space : end;
+}
+
+/* Finds the nodes of the keys of a get that is the whole input; returns 0 if it is not one, or if a key is not ordinary; -1 with an
+ * error. */
+static int find_keys(PyObject *data, PyObject *nodes, PyObject *kind, Keys *k) {
+    const char *start = PyBytes_AS_STRING(data), *end = start + PyBytes_GET_SIZE(data) - 2, *at;
+    if (end - start < 5 || memcmp(start, "get ", 4) || end[0] != '\r' || end[1] != '\n') return 0;
+    Py_ssize_t number = 1;
     for (at = start + 4; at < end; at++) if (*at == ' ') number++;
-    PyObject *order = PyBytes_FromStringAndSize(NULL, number), *found = NULL;
-    if (!order) return NULL;
-    unsigned char *shared = (unsigned char *)PyBytes_AS_STRING(order);
-    Share shares[MOST_OWNERS];
-    int known = 0;
-    for (at = start + 4, i = 0; i < number; i++) {
-        const char *next = at < end ? memchr(at, ' ', end - at) : NULL;
-        if (!next) next = end;
-        PyObject *node = node_of(at, next - at, args[1]);
-        if (!node && PyErr_Occurred()) goto failed;
-        int share = node && (PyObject *)Py_TYPE(node) == args[2] ? share_of(shares, &known, node) : -1;
+    if (!(k->order = PyBytes_FromStringAndSize(NULL, number))) return -1;
+    unsigned char *order = (unsigned char *)PyBytes_AS_STRING(k->order);
+    k->known = 0;
+    at = start + 4;
+    for (Py_ssize_t i = 0; i < number; i++) {
+        const char *next = key_end(at, end);
+        PyObject *node = node_of(at, next - at, nodes);
+        int share = node && (PyObject *)Py_TYPE(node) == kind ? share_of(k->shares, &k->known, node) : -1;
         if (share < 0) {
-            Py_DECREF(order);
-            Py_RETURN_NONE;
+            Py_DECREF(k->order);
+            return PyErr_Occurred() ? -1 : 0;
         }
-        shares[share].count++;
-        shares[share].size += next - at + 1;
-        shared[i] = (unsigned char)share;
+        k->shares[share].count++;
+        k->shares[share].size += next - at + 1;
+        order[i] = (unsigned char)share;
         at = next + 1;
     }
-    if (!(found = of_shares(shares, known, 5))) goto failed;  /* "get" and the end of the line */
-    for (int one = 0; one < known; one++) {
-        memcpy(shares[one].to, "get", 3);
-        memcpy(shares[one].to + shares[one].size + 3, "\r\n", 2);
-        shares[one].to += 3;
+    return 1;
+}
+
+/* Writes the request for each share, of whose size `GET_EXTRA` must be added, to its position. */
+static void write_gets(PyObject *data, Keys *k) {
+    const char *at = PyBytes_AS_STRING(data) + 4, *end = PyBytes_AS_STRING(data) + PyBytes_GET_SIZE(data) - 2;
+    const unsigned char *order = (const unsigned char *)PyBytes_AS_STRING(k->order);
+    for (int i = 0; i < k->known; i++) {
+        Share *share = &k->shares[i];
+        memcpy(share->to, "get", 3);
+        share->to += 3;
+        memcpy(share->to + share->size, "\r\n", 2);
     }
-    for (at = start + 4, i = 0; i < number; i++) {
-        const char *next = at < end ? memchr(at, ' ', end - at) : NULL;
-        if (!next) next = end;
-        Share *share = &shares[shared[i]];
+    for (Py_ssize_t i = 0; i < PyBytes_GET_SIZE(k->order); i++) {
+        const char *next = key_end(at, end);
+        Share *share = &k->shares[order[i]];
         *share->to++ = ' ';
         memcpy(share->to, at, next - at);
         share->to += next - at;
         at = next + 1;
     }
-    return Py_BuildValue("(NN)", found, order);
-failed:
-    Py_DECREF(order);
-    return NULL;
+}
+
+static PyObject *split_keys(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    Keys keys;
+    if (count != 3 || !PyBytes_CheckExact(args[0]) || !PyDict_Check(args[1]))
+        return PyErr_Format(PyExc_TypeError, "expected bytes, a dictionary and a type");
+    int are = find_keys(args[0], args[1], args[2], &keys);
+    if (are < 0) return NULL;
+    if (!are) Py_RETURN_NONE;
+    PyObject *found = of_shares(keys.shares, keys.known, GET_EXTRA);
+    if (found) write_gets(args[0], &keys);
+    else Py_DECREF(keys.order);
+    return found ? Py_BuildValue("(NN)", found, keys.order) : NULL;
 }

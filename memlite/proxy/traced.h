@@ -20,8 +20,10 @@ typedef struct {  /* a traced request; receives the reply if it has arrived alon
     long long arrival, sent, received, replied;  /* times; 0 until then */
     char reply[32];  /* the first bytes of the reply, enough for the word shown in the trace */
     Py_ssize_t size, keys;  /* the size of the reply, and the number of keys */
-    Py_ssize_t part, place, number;  /* in a batch: the part, the place in the part, and the place in the batch */
+    Py_ssize_t part, place, number;  /* in a batch: the part or `EACH_PART`, the place in the part, and the place in the batch */
 } Traced;
+
+enum { EACH_PART = -1 };
 
 static PyTypeObject Turns_type, Traced_type;
 static PyObject *s_number, *s_version, *s_name;
@@ -73,13 +75,11 @@ static PyObject *turns_passes(Turns *self, PyObject *ignored) {
     Py_RETURN_TRUE;
 }
 
-static PyObject *turns_trace(Turns *self, PyObject *args);
 static PyObject *turns_is_near(Turns *self, PyObject *ignored) { return PyBool_FromLong(self->left <= 2); }
 
 static PyMethodDef turns_methods[] = {
     {"is_near", (PyCFunction)turns_is_near, METH_NOARGS, "Return whether the next request, or the one after it, is traced."},
     {"passes", (PyCFunction)turns_passes, METH_NOARGS, "Count a request, and return whether it is traced."},
-    {"trace", (PyCFunction)turns_trace, METH_VARARGS, "Return an object for a request of several keys to several nodes."},
     {"take_lines", (PyCFunction)turns_take_lines, METH_NOARGS, "Return the lines since the last call, and their number."},
     {NULL},
 };
@@ -123,14 +123,17 @@ static Traced *traced_of(Turns *turns, PyObject *executor, PyObject *name, const
     self->lone = NULL;
     self->sent = self->received = self->replied = 0;
     self->size = self->part = self->place = self->number = 0;
-    self->keys = 1;
     self->turns = (Turns *)Py_NewRef((PyObject *)turns);
     self->node = name;
     self->epoch = self->request = NULL;
     self->client = name ? PyObject_GetAttr(executor, s_number) : NULL;
     self->epoch = self->client ? PyObject_GetAttr(turns->cluster, s_version) : NULL;
     const char *end = line_end(start, start + size);
-    self->request = self->epoch ? PyBytes_FromStringAndSize(start, end ? end - start : size) : NULL;
+    if (end) size = end - start;
+    self->keys = 1;
+    if (size > 4 && !memcmp(start, "get ", 4))
+        for (const char *at = start + 4; (at = memchr(at, ' ', start + size - at)); at++) self->keys++;
+    self->request = self->epoch ? PyBytes_FromStringAndSize(start, size) : NULL;
     if (!self->request || (self->arrival = nanoseconds()) < 0) {
         Py_DECREF((PyObject *)self);
         return NULL;
@@ -140,16 +143,6 @@ static Traced *traced_of(Turns *turns, PyObject *executor, PyObject *name, const
 
 static PyObject *name_of(PyObject *node) {
     return Py_IS_TYPE(node, known.node) ? get(node, &known.name) : PyObject_GetAttr(node, s_name);
-}
-
-static PyObject *turns_trace(Turns *self, PyObject *args) {
-    PyObject *executor, *request, *names;
-    Py_ssize_t keys;
-    if (!PyArg_ParseTuple(args, "OSUn", &executor, &request, &names, &keys)) return NULL;
-    if (!traces(self)) return PyErr_Format(PyExc_ValueError, "requests are traced in Python");
-    Traced *traced = traced_of(self, executor, Py_NewRef(names), PyBytes_AS_STRING(request), PyBytes_GET_SIZE(request));
-    if (traced) traced->keys = keys;
-    return (PyObject *)traced;
 }
 
 static void traced_dealloc(Traced *self) {
@@ -321,19 +314,6 @@ static PyObject *traced_pass(Traced *self, PyObject *reply, PyObject *(*pass)(Lo
     return result;
 }
 
-/* Takes the whole reply to a request that several nodes have answered. */
-static PyObject *traced_whole(Traced *self, PyObject *const *args, Py_ssize_t count) {
-    if (count != 2 || !PyBytes_CheckExact(args[0])) return PyErr_Format(PyExc_TypeError, "expected bytes and whether a node has failed");
-    if (traced_receive(self, PyBytes_AS_STRING(args[0]), PyBytes_GET_SIZE(args[0]))) return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *traced_waits(Traced *self, PyObject *node) {
-    if (!Py_IS_TYPE(node, known.node)) return PyErr_Format(PyExc_TypeError, "expected a node");
-    if (traced_await(self, node)) return NULL;
-    Py_RETURN_NONE;
-}
-
 static PyObject *traced_answer(Traced *self, PyObject *reply) { return traced_pass(self, reply, lone_answer); }
 static PyObject *traced_fail(Traced *self, PyObject *error) { return traced_pass(self, error, lone_fail); }
 static PyObject *traced_ready(Traced *self, PyObject *ignored) { Py_RETURN_NONE; }
@@ -350,8 +330,6 @@ static PyObject *traced_reads(Traced *self, void *ignored) {
 static PyMethodDef traced_methods[] = {
     {"answer", (PyCFunction)traced_answer, METH_O, "Take the reply."},
     {"fail", (PyCFunction)traced_fail, METH_O, "Take the error that stands for the reply."},
-    {"whole_reply", (PyCFunction)(void (*)(void))traced_whole, METH_FASTCALL, "Take the reply of several nodes."},
-    {"waits_for", (PyCFunction)traced_waits, METH_O, "Note the time at which a node is sent its requests."},
     {"ready", (PyCFunction)traced_ready, METH_NOARGS, "Do nothing."},
     {"replied", (PyCFunction)traced_is_replied, METH_O, "Note that the client has its reply."},
     {NULL},

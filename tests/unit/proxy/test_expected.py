@@ -9,7 +9,7 @@ import pytest
 from memlite.client import ReplyError, ReplyScanner
 from memlite.proxy.expected import REPLIES, AskedInPython, fits, shown
 from memlite.proxy.framing import NATIVE
-from memlite.proxy.parts import JoinedBatch, Part
+from memlite.proxy.parts import JoinedBatch, JoinedMultiGet
 from tests.unit.proxy.test_node import Outcome, served
 
 REQUESTS = [
@@ -269,6 +269,9 @@ class _Executor:
     def count_failure(self) -> None:
         self.failures += 1
 
+    def merged_reply(self, _order: bytes, _parts: list[Any], unusual: list[bytes]) -> bytes:
+        return unusual[0]
+
 
 @pytest.mark.parametrize("length", [1, 2, 5, 6, 7, 8, 9, 15, 16, 17, 250])
 async def test_keys_of_any_length_are_compared(length: int) -> None:
@@ -305,17 +308,6 @@ async def test_a_batch_is_given_up_in_the_middle() -> None:
         assert node.returning.missed  # a set is among the requests without a reply
 
 
-class _Whole:
-    def __init__(self) -> None:
-        self.taken: list[Any] = []
-
-    def part_done(self) -> None:
-        self.taken.append("done")
-
-    def take_reply(self, index: int, reply: bytes, failed: bool) -> None:
-        self.taken.append((index, reply, failed))
-
-
 @pytest.mark.skipif(NATIVE is None, reason="the module in C is not compiled")
 @pytest.mark.parametrize(
     ("reply", "right"),
@@ -328,16 +320,17 @@ class _Whole:
 )  # fmt: skip
 async def test_a_part_of_several_keys(reply: bytes, right: bool) -> None:
     node, _ = served()
-    link, whole = cast("Any", node._link), _Whole()
-    node.send(b"get a b c\r\n", Part(whole, 0, 3, True, b"get a b c\r\n"))
+    link, executor = cast("Any", node._link), _Executor()
+    whole = JoinedMultiGet(executor, [(node, b"get a b c\r\n", 3)], b"\0\0\0")
+    node.send(b"get a b c\r\n", whole.part(0))
     after = Outcome()
     node.send(b"get z\r\n", after)
     await asyncio.sleep(0)
     link.data_received(reply + b"VALUE z 0 1\r\nx\r\nEND\r\n")
     if right:
-        assert whole.taken == ["done"]
+        assert (whole.reply, executor.failures) == (reply, 0)
         assert after.replies == [b"VALUE z 0 1\r\nx\r\nEND\r\n"]
         node.link_lost("over", down=True)
     else:
-        assert whole.taken == [(0, error(reply), True)]
+        assert (whole.reply, executor.failures) == (error(reply), 1)
         assert after.replies == [error(reply)]

@@ -14,6 +14,7 @@ from memlite.proxy.cluster import Cluster
 from memlite.proxy.connection import ProxyConnection
 from memlite.proxy.held_replies import HeldReplies
 from memlite.proxy.node import Access
+from memlite.proxy.merge import Merger
 from memlite.proxy.ordering import ForwardingClient, OrderedReplies
 from memlite.proxy.parts import JoinedBatch, JoinedMultiGet
 from memlite.proxy.parts import Part as PartInC
@@ -89,7 +90,8 @@ def test_clients_are_checked_while_a_node_is_slow_and_once_more() -> None:
 
 def executor_of(client: object | None = None) -> OrderedReplies:
     out: list[Part] = []
-    parts = {"due": [], "partly": [], "merger": None, "timing": Timing()}
+    parts = {"due": [], "partly": [], "merger": Merger(), "timing": Timing(), "strict": False}
+    parts["failed_shards"] = 0
     cluster = cast("Cluster", type("Nodes", (), parts)())
     return OrderedReplies(cluster, cast("ForwardingClient", client), out)
 
@@ -132,7 +134,7 @@ def test_bytes_held_by_parts_in_c_are_counted_and_forgotten_too() -> None:
     batch = JoinedBatch(executor, b"\0\1\0")
     of_a, of_b = batch.part(2, reads=True), batch.part(1, reads=True)
     found = [("a", b"get k\r\n", 1), ("b", b"get l\r\n", 1)]
-    several, odd = (JoinedMultiGet(executor, found, b"\0\1", strict=False) for _ in range(2))
+    several, odd = (JoinedMultiGet(executor, found, b"\0\1") for _ in range(2))
     executor._queue.extend([Read(executor), batch, several, odd])
     empty = executor.held
     batch.waits = True  # otherwise it would request a timer
@@ -150,6 +152,8 @@ def test_bytes_held_by_parts_in_c_are_counted_and_forgotten_too() -> None:
     assert executor.held <= empty + 2 * len(b"END\r\n")
     of_b.answer(VALUE)  # later replies are still accepted
     several.part(1).answer(b"END\r\n")
+    odd.part(1).answer(b"END\r\n")
+    assert (several.reply, odd.reply) == (b"END\r\n", b"END\r\n")
 
 
 def test_a_connection_also_holds_waiting_replies() -> None:

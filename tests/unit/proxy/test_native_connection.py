@@ -25,7 +25,7 @@ from memlite.proxy.known_nodes import MAX_REMEMBERED
 from memlite.proxy.link import Link
 from memlite.proxy.native_link import NativeLink
 from memlite.proxy.node import Node
-from memlite.proxy.parts import JoinedBatch
+from memlite.proxy.parts import JoinedBatch, JoinedMultiGet
 from memlite.proxy.recognizer import Recognizer
 from memlite.proxy.requests import Read
 from memlite.proxy.single_requests import writer_of
@@ -303,7 +303,7 @@ USUAL = [
     b"get %b\r\n" % (b"m" * 250), b"set \xff 0 0 1\r\nx\r\n",
 ]  # fmt: skip
 UNUSUAL = [
-    b"get \r\n", b"get u\nv\r\n", b"get u v\r\n", b"get %b\r\n" % (b"m" * 251),
+    b"get \r\n", b"get u\nv\r\n", b"get %b\r\n" % (b"m" * 251),
     b"get \0\r\n", b"get u\n", b"gets u\r\n", b"add u\0 0 0 1\r\nx\r\n", b"delete k 0\r\n",
     b"delete k noreply\r\n", b"delete noreply\r\n", b"touch noreply 1\r\n",
     b"delete %b\r\n" % CLUSTER_KEY, b"incr k\r\n", b"incr k \r\n", b"incr k 01\r\n",
@@ -510,21 +510,119 @@ async def test_a_line_that_needs_quotes_is_left_to_python(client: Receiving, nam
     assert row.items() >= {"nodes": name, "keys": "k", "result": "VALUE", "bytes": 51}.items()
 
 
-async def test_the_line_of_a_request_to_several_nodes(client: Receiving) -> None:
-    turns = trace_in_c(client)
-    for names, in_c in (("a b c", True), ("a b,c", False), ("n" * 300 + " " + "m" * 300, False)):
-        traced = turns.trace(client.executor, b"get x y\r\n", names, 7)
-        traced.waits_for(client.executor._cluster.nodes[0])
-        traced.whole_reply(b"END\r\n", False)
-        traced.replied([b"END\r\n"])
-        if in_c:
-            lines = turns.take_lines()[0].decode()
-        else:
-            assert turns.take_lines() == (b"", 0)
-            lines = lines_of([row_of_traced(turns.done.pop(), 0, names=False)]).decode()
-        (row,) = csv.DictReader(lines.splitlines(), COLUMNS)
-        assert (row["command"], row["keys"], row["nodes"]) == ("get", "7", names)
-        assert (row["result"], row["bytes"], row["sent"]) == ("END", "5", "")
+ITEMS = {key: b"VALUE %b 0 1\r\nx\r\n" % key for key in (b"a", b"b", b"c", b"d", b"e")}
+
+
+@pytest.fixture
+async def sharded() -> Receiving:
+    """Return a client of three nodes; the keys of `ITEMS` are on all of them."""
+    cluster = cluster_of(3, cast("Any", Loop()))
+    for node in cluster.nodes:
+        link = NativeLink(node)
+        link.connection_made(cast("Any", NodeTransport(Random(1))))
+        node._serve(link)
+    for number, key in enumerate(ITEMS):
+        cluster.known_nodes[key] = cluster.nodes[number % 3]
+    return Receiving(cluster)
+
+
+def serve(client: Receiving, missing: bytes = b"") -> list[bytes]:
+    """Make all nodes answer, with items except for one key; return what the client gets."""
+    for node in client.executor._cluster.nodes:
+        if node._link is None:
+            continue
+        node._flush()
+        transport = cast("NodeTransport", node._link.transport)
+        requests, transport.written = transport.written, b""
+        for line in requests.splitlines():
+            items = [ITEMS[key] for key in line.split()[1:] if key != missing]
+            node._link.data_received(b"".join([*items, b"END\r\n"]))
+    client.executor._cluster.deliver()
+    client._counters.until_slow_sample = 10
+    written = list(client.out)
+    client.out.clear()
+    return written
+
+
+async def test_gets_of_several_keys_are_taken_in_c(sharded: Receiving) -> None:
+    cluster, counters = sharded.executor._cluster, sharded._counters
+    for keys in (b"a b c d e", b"e c", b"a a b a", b"c d"):
+        data = b"get %b\r\n" % keys
+        counters.bytes_read, counters.bytes_written = 0, 0
+        before = cluster.multigets
+        sharded.data_received(data)
+        (whole,) = sharded.executor._queue
+        assert type(whole) is JoinedMultiGet
+        written = serve(sharded, missing=b"b")
+        reply = b"".join([*(ITEMS[key] for key in keys.split() if key != b"b"), b"END\r\n"])
+        assert (sharded.left, written) == ([], [reply])
+        assert (counters.bytes_read, counters.bytes_written) == (len(data), len(reply))
+        assert (cluster.multigets - before, len(sharded.executor._queue)) == (1, 0)
+
+
+async def test_a_get_of_several_keys_of_one_node_is_a_request_like_others(
+    sharded: Receiving,
+) -> None:
+    sharded.data_received(b"get a d\r\n")
+    assert sharded.executor.lone.alone
+    assert serve(sharded) == [ITEMS[b"a"] + ITEMS[b"d"] + b"END\r\n"]
+    assert sharded.executor._cluster.multigets == 0
+
+
+async def test_a_node_that_fails_while_it_is_asked_for_some_keys(sharded: Receiving) -> None:
+    cluster = sharded.executor._cluster
+    sharded.data_received(b"get a b c\r\n")
+    cluster.nodes[1].link_lost("gone", down=False)
+    assert serve(sharded) == [ITEMS[b"a"] + ITEMS[b"c"] + b"END\r\n"]
+    assert (cluster.failures, cluster.failed_shards) == (1, 1)
+    sharded.data_received(b"get a b c\r\n")  # the node is limited, so this is left to Python
+    assert sharded.left == [b"get a b c\r\n"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"get a b\r\nget c d\r\n", b"get a  b\r\n", b"get a b \r\n", b"get  a b\r\n",
+        b"get a b\n", b"get a \0 b\r\n", b"get a x\0\r\n", b"get a noreply\r\n",
+        b"get a %b\r\n" % CLUSTER_KEY, b"get a %b\r\n" % (b"n" * 251), b"gets a b\r\n",
+        b"get a b", b"get a b\r", b"gat 0 a b\r\n",
+    ],
+)  # fmt: skip
+async def test_other_gets_of_several_keys_are_left_to_python(
+    sharded: Receiving, data: bytes
+) -> None:
+    sharded.executor._cluster.known_nodes[b"x\0"] = sharded.executor._cluster.nodes[0]
+    sharded.data_received(data)
+    assert sharded.left == [data]
+
+
+@pytest.mark.parametrize("name", ["a,b", "n" * 600, "other"])
+async def test_a_get_of_several_keys_is_traced_in_c(sharded: Receiving, name: str) -> None:
+    turns = trace_in_c(sharded)
+    nodes = sharded.executor._cluster.nodes
+    nodes[1].name = name
+    for keys in (b"a b c d", b"a d"):
+        turns.left = 2
+        names = " ".join(node.name for node in (nodes if b"b" in keys else nodes[:1]))
+        sharded.data_received(b"get %b\r\n" % keys)
+        serve(sharded)
+        assert (turns.left, turns.take_lines()) == (1, (b"", 0))
+        sharded.data_received(b"get %b\r\n" % keys)
+        serve(sharded)
+        lines, count = turns.take_lines()
+        assert count == (name == "other" or b"b" not in keys)
+        if not count:
+            lines = lines_of([row_of_traced(turns.done.pop(), turns.offset, names=False)])
+        (row,) = csv.DictReader(lines.decode().splitlines(), COLUMNS)
+        number = len(keys.split())
+        assert (row["command"], row["keys"], row["nodes"]) == ("get", str(number), names)
+        assert (row["result"], row["bytes"]) == ("VALUE", str(len(ITEMS[b"a"]) * number + 5))
+        times = [int(row[of]) for of in ("arrival", "sent", "received", "replied")]
+        assert times == sorted(times)
+        assert (sharded.left, turns.left, turns.done) == ([], 1000, [])
+    turns.left, turns.offset = 1, -1  # keys are named
+    sharded.data_received(b"get a b\r\n")
+    assert sharded.left == [b"get a b\r\n"]
 
 
 async def test_requests_have_no_lines_without_an_offset(client: Receiving) -> None:

@@ -3,11 +3,13 @@
 import asyncio
 import gc
 import sys
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from memlite.proxy.framing import NATIVE
+from memlite.proxy.merge import Merger
+from memlite.proxy.parts import merged
 from tests.unit.proxy.transcripts import transcript
 
 pytestmark = pytest.mark.skipif(NATIVE is None, reason="the module in C is not compiled")
@@ -18,21 +20,31 @@ class Owner:
     """Stands for a node."""
 
 
-class Whole:
-    """Records the calls of its parts."""
+class Executor:
+    """Records the calls of batches and of gets of several keys."""
+
+    strict: bool | None = None  # None: replies are not really merged
 
     def __init__(self) -> None:
-        self.done = self.failures = 0
-        self.odd: list[tuple[int, bytes, bool]] = []
+        self.calls: list[Any] = []
+        self.merger = Merger()
 
-    def part_done(self) -> None:
-        self.done += 1
+    def answered(self) -> None:
+        self.calls.append("answered")
 
-    def count_failures(self, number: int) -> None:
-        self.failures += number
+    def progressed(self) -> None:
+        self.calls.append("progressed")
 
-    def take_reply(self, index: int, reply: bytes, failed: bool) -> None:
-        self.odd.append((index, reply, failed))
+    def count_failure(self) -> None:
+        self.calls.append("count_failure")
+
+    def count_failed_shards(self, _number: int) -> None: ...
+
+    def merged_reply(self, order: bytes, parts: list[Any], unusual: list[Any]) -> bytes:
+        if self.strict is not None:
+            return merged(cast("Any", self), order, parts, unusual, strict=self.strict)
+        self.calls.append(tuple(unusual))
+        return b"merged"
 
 
 def split(data: bytes, most: int = 64, longest: int = 1000) -> Any:
@@ -100,67 +112,121 @@ def test_more_nodes_than_are_distinguished() -> None:
 
 
 def test_replies_are_joined_as_far_as_they_are_there() -> None:
-    whole = Whole()
-    parts = [native.Part(whole, 0, 2, True), native.Part(whole, 1, 2, False)]
-    order = bytes([0, 1, 1, 0])
-    assert native.join(order, parts, 0, b"") == (b"", 0)
+    executor = Executor()
+    batch = native.Batch(executor, bytes([0, 1, 1, 0]))
+    parts = [batch.part(2, reads=True), batch.part(2, reads=False)]
+    assert batch.available() == b""
     parts[0].answer(b"one")
+    parts[0].progressed()
     parts[0].answer(b"")
     parts[1].answer(b"two")
-    assert (whole.done, parts[0].reads, parts[1].reads) == (1, True, False)
-    assert native.join(order, parts, 0, b"") == (b"onetwo", 2)
+    assert [part.pieces() for part in parts] == [[b"one", b""], [b"two"]]
+    assert (executor.calls, parts[0].reads, parts[1].reads) == (["progressed"], True, False)
+    assert batch.available() == b"onetwo"
     parts[1].fail(b"error")
-    assert (whole.done, whole.failures) == (2, 1)
-    assert native.join(order, parts, 2, b"!") == (b"error!", 4)
-    assert [part.pieces() for part in parts] == [[b"one", b""], [b"two", b"error"]]
+    assert (batch.reply, batch.count) == (b"error", 4)
+    assert executor.calls == ["progressed", "count_failure", "answered"]
     with pytest.raises(ValueError, match="a reply must be missing"):
         parts[0].answer(b"more")
+
+
+ITEM_A, ITEM_B, ITEM_C = (b"VALUE %b 0 1\r\nx\r\n" % key for key in (b"a", b"b", b"c"))
+
+
+def get_of_several(executor: Any) -> Any:
+    """Return a get of the keys c, a and b, of which one node has a and b."""
+    found = [("one", b"get c\r\n", 1), ("other", b"get a b\r\n", 2)]
+    return native.MultiGet(executor, found, bytes([0, 1, 1]))
 
 
 @pytest.mark.parametrize(
     ("reply", "items"),
     [
-        (b"END\r\n", [b"", b""]),
-        (b"VALUE b 0 1\r\nx\r\nEND\r\n", [b"", b"VALUE b 0 1\r\nx\r\n"]),
-        (b"VALUE a 0 5\r\nEND\r\n\r\nEND\r\n", [b"VALUE a 0 5\r\nEND\r\n\r\n", b""]),
-        (b"VALUE c 0 1\r\nx\r\nEND\r\n", None),
-        (b"VALUE b 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nEND\r\n", None),
+        (b"END\r\n", b""),
+        (ITEM_B + b"END\r\n", ITEM_B),
+        (ITEM_A + ITEM_B + b"END\r\n", ITEM_A + ITEM_B),
+        (b"VALUE a 0 5\r\nEND\r\n\r\nEND\r\n", b"VALUE a 0 5\r\nEND\r\n\r\n"),
+        (ITEM_C + b"END\r\n", None),
+        (ITEM_B + ITEM_A + b"END\r\n", None),
         (b"VALUE a 0 9\r\nx\r\nEND\r\n", None),
         (b"SERVER_ERROR out of memory\r\n", None),
         (b"", None),
     ],
 )
-def test_items_of_keys(reply: bytes, items: list[bytes] | None) -> None:
-    whole = Whole()
-    part = native.Part(whole, 7, 2, True, b"get a b\r\n")
-    part.answer(reply)
-    if items is None:
-        assert (whole.odd, whole.done) == ([(7, reply, False)], 0)
-    else:
-        assert (part.pieces(), whole.done) == (items, 1)
+def test_items_of_keys(reply: bytes, items: bytes | None) -> None:
+    executor = Executor()
+    whole = get_of_several(executor)
+    told: list[Any] = []
+    whole.answered_by_all = lambda *reply: told.append(reply)
+    whole.part(1).answer(reply)
+    assert (whole.reply, executor.calls, whole.count, whole.reads) == (None, [], 1, True)
+    assert whole.held == len(reply if items is None else items)
+    whole.part(0).answer(ITEM_C + b"END\r\n")
+    expected = b"merged" if items is None else ITEM_C + items + b"END\r\n"
+    assert (whole.reply, told, whole.held) == (expected, [(expected, False)], len(expected))
+    assert executor.calls == (["answered"] if items is not None else [(None, reply), "answered"])
+
+
+def test_a_node_that_fails() -> None:
+    executor = Executor()
+    whole, told = get_of_several(executor), []
+    whole.answered_by_all = lambda *reply: told.append(reply)
+    for index in (0, 1):
+        whole.part(index).fail(b"SERVER_ERROR down\r\n")
+    unusual = (b"SERVER_ERROR down\r\n",) * 2
+    assert executor.calls == ["count_failure"] * 2 + [unusual, "answered"]
+    assert told == [(b"merged", True)]
+    with pytest.raises(IndexError):
+        whole.part(0)  # they are dropped
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(
+    ("of_one", "of_other", "lenient", "if_strict"),
+    [
+        (ITEM_C + b"END\r\n", b"SERVER_ERROR x\r\n", ITEM_C + b"END\r\n", b"SERVER_ERROR x\r\n"),
+        (b"ERROR\r\n", b"SERVER_ERROR x\r\n", b"ERROR\r\n", b"ERROR\r\n"),
+        (b"ERROR\r\n", b"END\r\n", b"END\r\n", b"ERROR\r\n"),
+        (ITEM_C + b"END\r\n", b"VALUE b 0 1 7\r\ny\r\nEND\r\n",
+         ITEM_C + b"VALUE b 0 1 7\r\ny\r\nEND\r\n", ITEM_C + b"VALUE b 0 1 7\r\ny\r\nEND\r\n"),
+        (ITEM_C + b"END\r\n", ITEM_B + ITEM_A + b"END\r\n", ITEM_C + ITEM_B + b"END\r\n",
+         ITEM_C + ITEM_B + b"END\r\n"),
+    ],
+)  # fmt: skip
+def test_unusual_replies_are_merged(
+    strict: bool, of_one: bytes, of_other: bytes, lenient: bytes, if_strict: bytes
+) -> None:
+    executor = Executor()
+    executor.strict = strict
+    whole = get_of_several(executor)
+    whole.part(0).answer(of_one)
+    whole.part(1).answer(of_other)
+    assert whole.reply == (if_strict if strict else lenient)
 
 
 def test_wrong_arguments_of_parts() -> None:
-    for arguments in [
-        (),
-        (1, -1, 1, 1),
-        (1, 256, 1, 1),
-        (1, 0, 0, 1),
-        (1, 0, 1, 1, "x"),
-        (1, 0, 2**40, 1),
-    ]:
-        with pytest.raises((TypeError, ValueError)):
-            native.Part(*arguments)
-    part = native.Part(Whole(), 0, 1, True)
+    with pytest.raises(TypeError):
+        native.Part()
+    part = native.Batch(Executor(), b"\0").part(1, reads=True)
     for wrong in (None, "x", bytearray(b"x")):
         with pytest.raises(ValueError, match="bytes"):
             part.answer(wrong)
-    for name in ("split", "split_keys", "join", "hand_out"):
+        with pytest.raises(ValueError, match="bytes"):
+            part.fail(wrong)
+    for name in ("split", "split_keys", "hand_out", "Batch", "MultiGet"):
         for arguments in [(), (1,), (1, 2, 3), (b"", [1], 0, b""), (b"", {}, {}, "x", 1, int)]:
             with pytest.raises((TypeError, ValueError)):
                 getattr(native, name)(*arguments)
+    for found in [1], [(1,)], [("node", b"get a\r\n", 0)], [("node", "get a", 1)]:
+        with pytest.raises((TypeError, ValueError)):
+            native.MultiGet(Executor(), found, b"\0")
+    for index in (-1, 2):
+        with pytest.raises(IndexError):
+            get_of_several(Executor()).part(index)
     with pytest.raises(TypeError):
         native.Lone()
+    with pytest.raises(TypeError):
+        native.Lone(Executor()).take_keys("get a b")
 
 
 async def test_nothing_is_kept() -> None:
