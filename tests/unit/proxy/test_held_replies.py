@@ -13,8 +13,8 @@ from memlite.proxy.batch import Batch
 from memlite.proxy.cluster import Cluster
 from memlite.proxy.connection import ProxyConnection
 from memlite.proxy.held_replies import HeldReplies
-from memlite.proxy.node import Access
 from memlite.proxy.merge import Merger
+from memlite.proxy.node import Access
 from memlite.proxy.ordering import ForwardingClient, OrderedReplies
 from memlite.proxy.parts import JoinedBatch, JoinedMultiGet
 from memlite.proxy.parts import Part as PartInC
