@@ -370,6 +370,7 @@ class Cluster:
     def _forget(self, key: bytes) -> None:
         """Forget the node of a key, so that it is looked up again."""
         self.routes += 1
+        self.known_nodes.find = self._usual_node
         self.known_nodes.pop(key, None)
         if self._has_meta_lines:  # whose flags are not known here
             self.by_line.clear()
@@ -419,6 +420,7 @@ class Cluster:
 
     def _forget_all(self) -> None:
         self.routes += 1
+        self.known_nodes.find = self._usual_node
         self.known_nodes.clear()
         self.by_line.clear()
 
@@ -469,6 +471,9 @@ class Cluster:
             return None
         if self._finished_moves.active or self._handover.active:
             return None
+        if self.replicas is None and not self.hot.active:
+            # The router alone decides, until something changes and keys are forgotten.
+            self.known_nodes.find = self._router.finder(self.nodes)
         return self._found(key)
 
     def node_of_line(self, line: bytes, key: bytes) -> "Target":

@@ -27,7 +27,7 @@ class KnownNodes(dict[bytes, Node | ReplicaSet]):
         find: returns the node of a key; None if keys cannot be forwarded as usual.
 
     Attributes:
-        find: as above. The C code does what `__missing__` does.
+        find: as above; it may be replaced. The C code does what `__missing__` does.
     """
 
     def __init__(self, find: Callable[[bytes], Node | ReplicaSet | None]) -> None:

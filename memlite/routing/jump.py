@@ -1,8 +1,8 @@
 """Jump hash (Lamping and Veach, 2014): as even as possible, without a ring."""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 from memlite.routing.hash_tag import HashTag
 from memlite.routing.hashes import md5_long
@@ -10,6 +10,7 @@ from memlite.routing.router import Member, Placement
 
 __all__ = ["Jump", "jump"]
 
+_Node = TypeVar("_Node")
 _LONG: Final = 2**64 - 1
 
 
@@ -41,6 +42,11 @@ class Jump:
     def index(self, key: bytes) -> int:
         """Return the index of the node that has `key`."""
         return self._owners[jump(md5_long(self._tag.part(key)), len(self._owners))]
+
+    def finder(self, nodes: Sequence[_Node]) -> Callable[[bytes], _Node]:
+        """Return a function that returns the node that has a key; see `Router`."""
+        nodes = tuple(nodes)
+        return lambda key: nodes[self.index(key)]
 
     def place(self, key: bytes) -> Placement:
         """Return the placement of `key`, with the reasons."""

@@ -5,7 +5,7 @@ import math
 import struct
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from memlite.routing.hash_tag import HashTag
 from memlite.routing.hashes import md5_words
@@ -13,6 +13,7 @@ from memlite.routing.router import Member, Placement
 
 __all__ = ["Ketama", "Ring"]
 
+_Node = TypeVar("_Node")
 _POINTS: Final = 160  # of a node of average weight
 _POINTS_PER_DIGEST: Final = 4
 _CIRCLE: Final = 2**32
@@ -110,6 +111,14 @@ class Ketama:
         if self._tagged:
             key = self._tag.part(key)
         return ring.owners_in_turn[bisect_left(ring.points, self._hash(key))]
+
+    def finder(self, nodes: Sequence[_Node]) -> Callable[[bytes], _Node]:
+        """Return a function that returns the node that has a key; see `Router`."""
+        points, hash_key, part = self.ring.points, self._hash, self._tag.part
+        in_turn = [nodes[owner] for owner in self.ring.owners_in_turn]
+        if self._tagged:
+            return lambda key: in_turn[bisect_left(points, hash_key(part(key)))]
+        return lambda key: in_turn[bisect_left(points, hash_key(key))]
 
     def place(self, key: bytes) -> Placement:
         """Return the placement of `key`, with the reasons."""

@@ -1,13 +1,16 @@
 """Rendezvous hashing, as in pymemcache's ``HashClient``, with the addition of weights."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from memlite.routing.hash_tag import HashTag
 from memlite.routing.hashes import murmur3_32
 from memlite.routing.router import Member, Placement
 
 __all__ = ["Rendezvous"]
+
+_Node = TypeVar("_Node")
 
 
 class Rendezvous:
@@ -36,6 +39,11 @@ class Rendezvous:
     def index(self, key: bytes) -> int:
         """Return the index of the node that has `key`."""
         return self.place(key).node
+
+    def finder(self, nodes: Sequence[_Node]) -> Callable[[bytes], _Node]:
+        """Return a function that returns the node that has a key; see `Router`."""
+        nodes = tuple(nodes)
+        return lambda key: nodes[self.index(key)]
 
     def place(self, key: bytes) -> Placement:
         """Return the placement of `key`, with the reasons."""

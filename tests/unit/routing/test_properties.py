@@ -44,6 +44,16 @@ def test_a_place_says_the_same_as_an_index(hash_name: str, key: bytes) -> None:
 
 
 @pytest.mark.parametrize("hash_name", HASHES)
+@pytest.mark.parametrize("tag", ["", "{}"])
+@settings(max_examples=50, deadline=None)
+@given(key=st.binary(min_size=1, max_size=250))
+def test_a_finder_finds_the_same_node_as_an_index(hash_name: str, tag: str, key: bytes) -> None:
+    router = make_router(hash_name, [Member("a:1"), Member("b:1", 2), Member("c:1")], tag)
+    for one in (key, b"x{" + key + b"}"):
+        assert router.finder(["a", "b", "c"])(one) == "abc"[router.index(one)]
+
+
+@pytest.mark.parametrize("hash_name", HASHES)
 def test_one_node_has_every_key(hash_name: str) -> None:
     one = make_router(hash_name, [Member("a")])
     assert {one.index(key) for key in KEYS} == {0}
