@@ -157,7 +157,8 @@ class ProxyExecutor(OrderedReplies):
         if most < 2:
             return 0
         if SPLIT is not None and self.writes_lone:
-            taken = self._take_in_c(self._recognizer, data, most)
+            taken = 0 if self._queue else self.lone.take_batch(data)
+            taken = taken or self._take_in_c(self._recognizer, data, most)
             if taken:
                 return taken
         taken, reads = len(data), True

@@ -165,6 +165,13 @@ static PyObject *lone_take_set(Lone *self, PyObject *const *args, Py_ssize_t cou
 }
 
 static int take_multiget(Lone *lone, PyObject *data);
+static Py_ssize_t take_batch(Lone *lone, PyObject *data);
+
+static PyObject *lone_take_batch(Lone *self, PyObject *data) {
+    if (!PyBytes_CheckExact(data)) return PyErr_Format(PyExc_TypeError, "expected bytes");
+    Py_ssize_t taken = self->alone ? 0 : take_batch(self, data);
+    return taken < 0 ? NULL : PyLong_FromSsize_t(taken);
+}
 
 static PyObject *lone_take_keys(Lone *self, PyObject *data) {
     if (!PyBytes_CheckExact(data)) return PyErr_Format(PyExc_TypeError, "expected bytes");
@@ -176,6 +183,7 @@ static PyMethodDef lone_methods[] = {
     {"answer", (PyCFunction)lone_answer, METH_O, "Take the reply."},
     {"fail", (PyCFunction)lone_fail, METH_O, "Take the error that stands for the reply."},
     {"take", (PyCFunction)(void (*)(void))lone_take, METH_FASTCALL, "Forward a get whose line is known."},
+    {"take_batch", (PyCFunction)lone_take_batch, METH_O, "Forward several requests; return how many bytes they took."},
     {"take_keys", (PyCFunction)lone_take_keys, METH_O, "Forward a get of several keys."},
     {"take_set", (PyCFunction)(void (*)(void))lone_take_set, METH_FASTCALL, "Forward a small set."},
     {NULL},

@@ -225,8 +225,9 @@ def test_wrong_arguments_of_parts() -> None:
             get_of_several(Executor()).part(index)
     with pytest.raises(TypeError):
         native.Lone()
-    with pytest.raises(TypeError):
-        native.Lone(Executor()).take_keys("get a b")
+    for take in (native.Lone(Executor()).take_keys, native.Lone(Executor()).take_batch):
+        with pytest.raises(TypeError):
+            take("get a b")
 
 
 async def test_nothing_is_kept() -> None:
