@@ -60,7 +60,7 @@ static int intern_names(void) {
         {&s_call_together, "call_together"}, {&s_flush, "_flush"}, {&s_handed_out, "_handed_out"}, {&s_lone, "lone"},
         {&s_take_input, "take"}, {&s_appendleft, "appendleft"}, {&s_progressed, "progressed"}, {&s_loop, "loop"}, {&s_call_soon, "call_soon"}, {&s_record, "record"},
         {&s_find, "find"}, {&s_number, "number"}, {&s_version, "version"}, {&s_name, "name"},
-        {&s_cluster, "_cluster"}, {&s_merged_reply, "merged_reply"}, {&s_multigets, "multigets"},
+        {&s_cluster, "_cluster"}, {&s_end, "_end"}, {&s_merged_reply, "merged_reply"}, {&s_multigets, "multigets"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!*all[i].to && !(*all[i].to = PyUnicode_InternFromString(all[i].name))) return -1;

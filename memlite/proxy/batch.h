@@ -81,7 +81,7 @@ static Traced *batch_traced(const Batch *self) {
 /* Notes the reply to the traced request, if it has arrived. */
 static int batch_look(Batch *self) {
     Traced *traced = batch_traced(self);
-    if (!traced || traced->received || traced->part >= self->known) return 0;
+    if (!traced || traced->received || traced->part < 0 || traced->part >= self->known) return 0;
     const Part *part = self->parts[traced->part];
     if (part->have <= traced->place) return 0;
     Py_ssize_t from = traced->place ? part->ends[traced->place - 1] : 0;
@@ -236,27 +236,24 @@ static int trace_batch(Batch *batch, Turns *turns, PyObject *data, const Request
     return 0;
 }
 
-/* Returns whether none of the nodes is limited, or -1. */
-static int are_unlimited(const Share *shares, int nodes) {
-    int are = 1;
-    for (int i = 0; i < nodes && are > 0; i++) are = is_same(shares[i].node, &known.limited, Py_False);
-    return are;
+/* Adds a batch to the requests of a client that are in progress; returns 0 or -1. */
+static int begin_batch(Lone *lone, Batch *batch) {
+    PyObject *with[] = {lone->others, (PyObject *)batch};
+    PyObject *result = end_thinking(lone) ? NULL : PyObject_Vectorcall(known.append, with, 2, NULL);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
 }
 
-/* Sends the requests for each share, if none of the nodes is limited; returns 0 or -1. */
-static int forward_batch(Lone *lone, Batch *batch, const Share *shares, PyObject *const *requests) {
+/* Sends the nodes their requests, if none of them is limited; returns 0 or -1. */
+static int send_requests(Batch *batch, const Share *shares, PyObject *const *requests) {
     Traced *traced = batch_traced(batch);
     Py_ssize_t parts = batch->known;
-    PyObject *with[] = {Py_NewRef(lone->others), (PyObject *)batch};
-    PyObject *result = end_thinking(lone) ? NULL : PyObject_Vectorcall(known.append, with, 2, NULL);
-    int failed = !result;
+    int failed = 0;
     for (Py_ssize_t i = 0; i < parts; i++) Py_INCREF(shares[i].node);
     for (Py_ssize_t i = 0; i < parts && !failed; i++)
         failed = send_batch(shares[i].node, requests[i], batch->parts[i])
-            || (traced && (traced->part == i || traced->part == EACH_PART) && traced_await(traced, shares[i].node));
+            || (traced && traced->part == i && traced_await(traced, shares[i].node));
     for (Py_ssize_t i = 0; i < parts; i++) Py_DECREF(shares[i].node);
-    Py_XDECREF(result);
-    Py_DECREF(with[0]);
     return failed ? -1 : 0;
 }
 
@@ -269,8 +266,10 @@ static Py_ssize_t take_batch(Lone *lone, PyObject *data) {
     if (!writes_replies(lone)) return 0;
     if (find_requests(data, lone->by_line, lone->nodes, most, (long)lone->most, (PyObject *)known.node, &found)) return -1;
     if (found.number < 2 || (found.end < PyBytes_GET_SIZE(data) && found.number < most)) return 0;
-    int unlimited = are_unlimited(found.shares, found.known);
-    if (unlimited < 1) return unlimited;
+    for (int i = 0; i < found.known; i++) {
+        int is = is_same(found.shares[i].node, &known.limited, Py_False);
+        if (is < 1) return is;
+    }
     PyObject *order = PyBytes_FromStringAndSize((char *)found.order, found.number);
     Batch *batch = order ? batch_of(&Batch_type, lone->executor, lone, order, found.known) : NULL;
     Py_XDECREF(order);
@@ -281,7 +280,8 @@ static Py_ssize_t take_batch(Lone *lone, PyObject *data) {
     copy_to_shares(data, &found);
     int failed = 0;
     for (int i = 0; i < found.known && !failed; i++) failed = !batch_add(batch, found.shares[i].count, found.reads, NULL);
-    failed = failed || (turns && trace_batch(batch, turns, data, &found)) || forward_batch(lone, batch, found.shares, requests);
+    failed = failed || (turns && trace_batch(batch, turns, data, &found)) || begin_batch(lone, batch)
+        || send_requests(batch, found.shares, requests);
     if (failed) batch_drop_parts(batch);
     Py_DECREF((PyObject *)batch);
     for (int i = 0; i < found.known; i++) Py_DECREF(requests[i]);

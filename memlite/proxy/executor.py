@@ -115,7 +115,8 @@ class ProxyExecutor(OrderedReplies):
         Returns:
             The number of bytes taken; the rest must be parsed.
         """
-        if SPLIT_KEYS is not None and is_multiget(data):  # C code has taken the usual others
+        if SPLIT_KEYS is not None and is_multiget(data):
+            # The receiver in C has left it, or was not asked because the read is sampled.
             if not self._queue and self.lone.take_keys(data):
                 return len(data)
             return self._take_multiget(data)
@@ -151,7 +152,7 @@ class ProxyExecutor(OrderedReplies):
     def _take_others(self, data: bytes) -> int:
         if self._recognizer is None:
             return 0
-        if is_multiget(data):
+        if SPLIT_KEYS is None and is_multiget(data):  # as in `take`
             return self._take_multiget(data)
         most = self._most_together()
         if most < 2:

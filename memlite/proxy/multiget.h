@@ -4,7 +4,7 @@
  * of its part. `unusual` is a list of the replies that are not of the usual form, in the places of their parts; NULL for none.
  * `failed` is set if a node has failed. `answered_by_all` is called once all nodes have answered, with the reply and `failed`. */
 
-static PyObject *s_cluster, *s_merged_reply, *s_multigets;
+static PyObject *s_cluster, *s_end, *s_merged_reply, *s_multigets;
 
 static PyObject *multiget_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     PyObject *executor, *found, *order, *node, *request;
@@ -166,6 +166,23 @@ static int trace_multiget(Batch *self, Turns *turns, PyObject *data, const Keys 
     return traced ? 0 : -1;
 }
 
+/* Sends the nodes their parts; returns 0 or -1. A node that is down answers at once, and the parts are dropped once all have. */
+static int send_parts(Batch *self, const Share *shares, PyObject *const *requests) {
+    Traced *traced = batch_traced(self);
+    Py_ssize_t parts = self->known;
+    int failed = 0;
+    for (Py_ssize_t i = 0; i < parts && !failed; i++) {
+        PyObject *part = Py_NewRef((PyObject *)self->parts[i]), *node = Py_NewRef(shares[i].node);
+        failed = send_by(node, requests[i], part) || (traced && traced_await(traced, node));
+        Py_DECREF(part);
+        Py_DECREF(node);
+    }
+    if (failed || !self->reply) return failed ? -1 : 0;
+    PyObject *result = PyObject_CallMethodOneArg(self->executor, s_end, (PyObject *)self);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
 /* Forwards a get of keys that several nodes have; returns 1, or -1 with an error. */
 static int forward_keys(Lone *lone, PyObject *data, Keys *k) {
     PyObject *requests[MOST_OWNERS];
@@ -178,7 +195,7 @@ static int forward_keys(Lone *lone, PyObject *data, Keys *k) {
     int failed = 0;
     for (int i = 0; i < k->known && !failed; i++) failed = !batch_add(whole, k->shares[i].count, 1, requests[i]);
     failed = failed || trace_multiget(whole, lone->turns, data, k) || count_multiget(lone->executor)
-        || forward_batch(lone, whole, k->shares, requests);
+        || begin_batch(lone, whole) || send_parts(whole, k->shares, requests);
     if (failed) batch_drop_parts(whole);
     Py_DECREF((PyObject *)whole);
     for (int i = 0; i < k->known; i++) Py_DECREF(requests[i]);
@@ -192,8 +209,7 @@ static int take_multiget(Lone *lone, PyObject *data) {
     Keys keys;
     int done = find_keys(data, lone->nodes, (PyObject *)known.node, &keys);
     if (done < 1) return done;
-    if (keys.known == 1) done = forward(lone, keys.shares[0].node, data, 1);
-    else if ((done = are_unlimited(keys.shares, keys.known)) > 0) done = forward_keys(lone, data, &keys);
+    done = keys.known == 1 ? forward(lone, keys.shares[0].node, data, 1) : forward_keys(lone, data, &keys);
     Py_DECREF(keys.order);
     return done;
 }

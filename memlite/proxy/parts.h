@@ -6,7 +6,7 @@ typedef struct {
     PyObject_VAR_HEAD
     Batch *batch;  /* a `MultiGet` if `request` is set, which is then the request for the node's keys */
     PyObject *buffer, *request;
-    Py_ssize_t index, missing, have, taken;  /* `taken` counts the pieces taken by `join` */
+    Py_ssize_t index, missing, have, taken;  /* `taken` counts the pieces that were joined */
     char reads;
     Py_ssize_t ends[];  /* the ends of the `have` replies or items in the buffer */
 } Part;
@@ -149,6 +149,7 @@ static int part_forget(Part *self) {
 }
 
 static PyObject *part_progressed(Part *self, PyObject *ignored) {
+    if (self->request) return PyErr_Format(PyExc_ValueError, "a get of several keys is answered as a whole");
     if (batch_progressed(self->batch)) return NULL;
     Py_RETURN_NONE;
 }

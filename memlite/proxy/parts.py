@@ -30,8 +30,6 @@ JoinedBatch: Final[Any] = None if NATIVE is None else NATIVE.Batch
 Its arguments are the client's executor and the index of the node of each request. The method
 `part`, given how many of them the next node has, returns the receiver of that node's replies.
 """
-
-
 JoinedMultiGet: Final[Any] = None if NATIVE is None else NATIVE.MultiGet
 """A get of keys that several nodes have; see `MultiGet`. None without the C module.
 
@@ -60,10 +58,6 @@ def merged(
     """
     keys = {index: part.request[4:-2].split(b" ") for index, part in enumerate(parts)}
     whole = MultiGet(executor, keys, list(order), strict=strict)
-    for index, (part, reply) in enumerate(zip(parts, unusual, strict=True)):
-        if reply is None:
-            whole.take_items(index, part.pieces())
-        else:
-            whole.take(index, reply, failed=False)  # it was counted when the node failed
-    assert whole.reply is not None  # noqa: S101 - all nodes have answered
-    return whole.reply
+    of_nodes = zip(parts, unusual, strict=True)
+    whole.take_all([part.pieces() if reply is None else reply for part, reply in of_nodes])
+    return whole.combined()

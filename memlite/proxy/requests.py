@@ -1,6 +1,6 @@
 """Clients' requests in progress, and how the nodes' replies become the client's reply."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from memlite.protocol import replies
@@ -335,6 +335,11 @@ class MultiGet(Whole):
         usual = (b"VALUE ", replies.END)
         self._replies = [replies.END if one.startswith(usual) else b"" for one in self._replies]
         self._items = [None] * len(self._items)
+
+    def take_all(self, of_nodes: Sequence[list[bytes] | bytes]) -> None:
+        """Take all nodes' replies, for `combined`: each as items, or as the node has sent it."""
+        self._items = [None if isinstance(one, bytes) else one for one in of_nodes]
+        self._replies = [one if isinstance(one, bytes) else replies.END for one in of_nodes]
 
     @property
     def missing_keys(self) -> int:

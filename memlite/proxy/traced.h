@@ -131,8 +131,11 @@ static Traced *traced_of(Turns *turns, PyObject *executor, PyObject *name, const
     const char *end = line_end(start, start + size);
     if (end) size = end - start;
     self->keys = 1;
-    if (size > 4 && !memcmp(start, "get ", 4))
-        for (const char *at = start + 4; (at = memchr(at, ' ', start + size - at)); at++) self->keys++;
+    if (size > 4 && !memcmp(start, "get ", 4)) {
+        const char *first = memchr(start + 4, ' ', size - 4);
+        for (const char *at = first; at; at = memchr(at + 1, ' ', start + size - at - 1)) self->keys++;
+        if (first) size = first - start;  /* the other keys are only counted */
+    }
     self->request = self->epoch ? PyBytes_FromStringAndSize(start, size) : NULL;
     if (!self->request || (self->arrival = nanoseconds()) < 0) {
         Py_DECREF((PyObject *)self);

@@ -6,6 +6,7 @@ import gc
 import socket
 import time
 import weakref
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from random import Random
@@ -269,6 +270,8 @@ class Stub:
 
     def count_unread(self) -> None:
         self.unread += 1
+
+    def _flush(self) -> None: ...  # the replies stay in `out`
 
     def data_received(self, data: bytes) -> None:
         self.left.append(data)
@@ -575,8 +578,27 @@ async def test_a_node_that_fails_while_it_is_asked_for_some_keys(sharded: Receiv
     cluster.nodes[1].link_lost("gone", down=False)
     assert serve(sharded) == [ITEMS[b"a"] + ITEMS[b"c"] + b"END\r\n"]
     assert (cluster.failures, cluster.failed_shards) == (1, 1)
-    sharded.data_received(b"get a b c\r\n")  # the node is limited, so this is left to Python
-    assert sharded.left == [b"get a b c\r\n"]
+    sharded.data_received(b"get a b c\r\n")  # the node is not connected
+    assert (sharded.left, serve(sharded)) == ([], [])
+    cluster.nodes[1].link_lost("gone", down=True)
+    assert serve(sharded) == [ITEMS[b"a"] + ITEMS[b"c"] + b"END\r\n"]
+
+
+async def test_nodes_that_are_down_when_they_are_asked_for_some_keys(sharded: Receiving) -> None:
+    cluster = sharded.executor._cluster
+    turns = trace_in_c(sharded)
+    cluster.nodes[1].link_lost("gone", down=True)
+    sharded.data_received(b"get a b c\r\n")
+    assert serve(sharded) == [ITEMS[b"a"] + ITEMS[b"c"] + b"END\r\n"]
+    assert (cluster.failures, cluster.failed_shards, turns.take_lines()[1]) == (1, 1, 1)
+    for node in (cluster.nodes[0], cluster.nodes[2]):
+        node.link_lost("gone", down=True)
+    turns.left = 1
+    sharded.data_received(b"get a b c\r\n")
+    assert sharded.executor._queue == deque()  # it was answered at once
+    (error,) = sharded.out
+    assert error.startswith(b"SERVER_ERROR")
+    assert (cluster.failures, turns.take_lines()[1], sharded.left) == (4, 1, [])
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,8 @@ def test_a_node_that_fails() -> None:
     assert told == [(b"merged", True)]
     with pytest.raises(IndexError):
         whole.part(0)  # they are dropped
+    with pytest.raises(ValueError, match="as a whole"):
+        get_of_several(executor).part(0).progressed()
 
 
 @pytest.mark.parametrize("strict", [False, True])
