@@ -5,7 +5,7 @@ Replies are counted as clients get them, regardless of how many nodes a request 
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from memlite.memory import Part
 from memlite.protocol import replies as lines
@@ -85,7 +85,7 @@ class _Counted(_Base):
         super()._forward(node, data, request)
         self._kind = b""
 
-    def _forward_all(self, whole: Whole, parts: Sequence[tuple[Target, bytes]]) -> None:
+    def _forward_all(self, whole: Whole | Any, parts: Sequence[tuple[Target, bytes]]) -> None:
         self._kind = parts[0][1][:3] if parts else b""
         super()._forward_all(whole, parts)
         self._kind = b""

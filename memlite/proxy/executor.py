@@ -329,8 +329,8 @@ class ProxyExecutor(OrderedReplies):
         node.send(data, request)
         self._end(request)
 
-    def _forward_all(self, whole: Whole, parts: Sequence[tuple[Target, bytes]]) -> None:
-        """Send each node its part of a request."""
+    def _forward_all(self, whole: Whole | Any, parts: Sequence[tuple[Target, bytes]]) -> None:
+        """Send each node its part of a request; a `JoinedMultiGet` is no `Whole`."""
         self._begin(whole)
         for index, (node, data) in enumerate(parts):
             node.send(data, whole.part(index))

@@ -141,7 +141,7 @@ class OrderedReplies:
         request.observer = self._observer
         self._queue.append(request)
 
-    def _end(self, request: Request) -> None:
+    def _end(self, request: Request | Any) -> None:
         """Send an immediate reply at once; the connection flushes after the parser."""
         if request.reply is not None and self._queue[0] is request:
             self._out_of_queue()

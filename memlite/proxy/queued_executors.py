@@ -127,13 +127,13 @@ class _Queued(_Base):
         else:
             _forward(self, node, data, request)
 
-    def _forward_all(self, whole: Whole, parts: Sequence[tuple[Target, bytes]]) -> None:
+    def _forward_all(self, whole: Whole | Any, parts: Sequence[tuple[Target, bytes]]) -> None:
         if self._turns.passes():
             self._submit(whole, [(n, data, whole.part(i)) for i, (n, data) in enumerate(parts)])
         else:
             _forward_all(self, whole, parts)
 
-    def _submit(self, request: Request, sends: Sends) -> None:
+    def _submit(self, request: Request | Any, sends: Sends) -> None:
         awaited = not self._queue
         if not self.peer and self._client is not None:
             self.peer = self._client.peer

@@ -12,6 +12,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 _DAY = datetime.timedelta(days=1)
+_SIGNS = x509.KeyUsage(
+    digital_signature=False, content_commitment=False, key_encipherment=False,
+    data_encipherment=False, key_agreement=False, key_cert_sign=True, crl_sign=True,
+    encipher_only=False, decipher_only=False,
+)  # fmt: skip
 
 
 class Authority:
@@ -26,8 +31,14 @@ class Authority:
         self.folder = folder
         self._name = _name(name)
         self._key = ec.generate_private_key(ec.SECP256R1())
-        certificate = _builder(self._name, self._name, self._key).add_extension(
-            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        # Since Python 3.13, default contexts require what RFC 5280 does (VERIFY_X509_STRICT).
+        certificate = (
+            _builder(self._name, self._name, self._key)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(_SIGNS, critical=True)
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False
+            )
         )
         self.path = folder / f"{name}.pem"
         self.path.write_bytes(_pem(certificate.sign(self._key, hashes.SHA256())))
@@ -40,8 +51,11 @@ class Authority:
             x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
             x509.IPAddress(ipaddress.ip_address("::1")),
         ]
-        builder = _builder(_name(name), self._name, key).add_extension(
-            x509.SubjectAlternativeName(here), critical=False
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = (
+            _builder(_name(name), self._name, key)
+            .add_extension(x509.SubjectAlternativeName(here), critical=False)
+            .add_extension(issuer, critical=False)
         )
         issued = Issued(
             name, self.folder / f"{name}.pem", self.folder / f"{name}-key.pem", self.path

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from multiprocessing import resource_tracker
 from multiprocessing.context import ForkServerContext
 from multiprocessing.reduction import DupFd
 from pathlib import Path
@@ -152,6 +153,8 @@ def _run(descriptors: Sequence[int], arguments: list[str], environment: dict[str
     for target, source in enumerate(descriptors):
         os.dup2(source, target)
     os.closerange(3, 1 << 16)
+    # From Python 3.14 on, every fork closes this descriptor, which may by then be another file's.
+    resource_tracker._resource_tracker._fd = None  # type: ignore[attr-defined]
     sys.stdin = os.fdopen(0, closefd=False)  # the fork server has closed its own
     lease = os.environ.get(_LEASE)
     os.environ.clear()

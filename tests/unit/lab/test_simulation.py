@@ -80,11 +80,21 @@ def test_mg1(service: Any, squared_cv: float) -> None:
     assert wait == pytest.approx(model.waiting_time, rel=0.1)
 
 
+class Once(ciw.dists.Distribution):  # type: ignore[misc]
+    """One arrival; unlike `ciw.dists.Sequential`, this can be copied on Python 3.14."""
+
+    def __init__(self) -> None:
+        self.times = [0.001]
+
+    def sample(self, t: float | None = None, ind: Any = None) -> float:
+        return self.times.pop() if self.times else math.inf
+
+
 def closed_network(stations: list[Station], clients: int) -> tuple[float, list[float]]:
     """Simulate circulating clients; return the throughput and the mean number at each station."""
     count = len(stations)
     network = ciw.create_network(
-        arrival_distributions=[ciw.dists.Sequential([0.001, math.inf]), *[None] * (count - 1)],
+        arrival_distributions=[Once(), *[None] * (count - 1)],
         batching_distributions=[ciw.dists.Deterministic(clients)] * count,
         service_distributions=[ciw.dists.Exponential(1 / one.demand) for one in stations],
         number_of_servers=[one.servers or math.inf for one in stations],

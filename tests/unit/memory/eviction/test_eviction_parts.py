@@ -204,4 +204,4 @@ def test_items_keep_their_places_if_memory_runs_out_while_some_are_chosen():
         assert sorted(policy.lines()) == sorted([*there, *policy._left])
         sizes = sum(weigh(line, item) for line, item in there.items())
         assert policy._small_bytes + policy._main_bytes == sizes
-    assert interrupted > 20
+    assert interrupted > 2  # on Python 3.14 there are few allocations: it keeps freed ints

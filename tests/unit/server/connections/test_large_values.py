@@ -19,6 +19,7 @@ class Peer:
     def __init__(self):
         self.server = Server(Config(), [])
         self.server.scheduler.loop = self.loop = Loop()
+        self.server.counters.until_slow_sample = 1000  # sampled reads are left to the parser
         self.table = self.server.table
         self.connection = self.server.connect()
         self.transport = Transport()

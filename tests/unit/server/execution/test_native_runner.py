@@ -200,7 +200,7 @@ def test_memory_that_runs_out_while_something_is_evicted():
         client.send(b"mn\r\n")
         assert policy._small_bytes + policy._main_bytes == table.used
         assert client.state
-    assert failed > 500
+    assert failed > 200  # on Python 3.14 there are fewer allocations: it keeps freed ints
     assert client.server.counters.evictions > 500
 
 
