@@ -7,7 +7,7 @@ import shlex
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from memlite.backends.conversion import item_of
 from memlite.backends.jsonfile.format import (
@@ -30,6 +30,7 @@ _log = logging.getLogger("memlite")
 _NUMBER = re.compile("[1-9][0-9]*")
 # The first format in which journals record how much of them is durable.
 _NOTES_SYNCS = 2
+_LINE_BEGIN: Final = b'{"crc":'
 
 
 @dataclass(slots=True)
@@ -209,12 +210,20 @@ def _is_torn(data: bytes, position: int, crc: int, form: int) -> bool:
         return synced_according_to(rest) <= position
     line, *following = rest.split(b"\n")
     # Before format 2: such a line lacks its end, or contains zeros, and no complete one follows.
-    if any(other.startswith(b'{"crc":') and other.endswith(b"}") for other in following):
-        return False
+    if any(other.startswith(_LINE_BEGIN) and other.endswith(b"}") for other in following):
+        # Without the first line, the format is not known, but a later line may note a sync.
+        return not form and _is_missing(rest) and not synced_according_to(rest)
     if following:
         return b"\0\0" in line
     # If it is intact except for its last byte, it was written completely, and then damaged.
     return not _is_entry(line[:-1], position, crc)
+
+
+def _is_missing(data: bytes) -> bool:
+    """Return whether a journal's first block was never written, and is not only damaged."""
+    begin = data[: len(_LINE_BEGIN)]
+    different = sum(one != other for one, other in zip(begin, _LINE_BEGIN, strict=True))
+    return different > len(_LINE_BEGIN) // 2
 
 
 def _drop(path: Path, data: bytes, position: int) -> None:

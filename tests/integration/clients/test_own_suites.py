@@ -47,7 +47,7 @@ def passed(server: RunningServer, *options: str) -> int:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=100,
+        timeout=250,  # it takes 10 to 20 on an idle machine
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import random
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -104,6 +105,30 @@ def test_only_the_last_byte_may_be_missing(written):
     tail = written.data[written.durable :]
     check(written.left(tail[:-1] + b"\0"))
     check(written.left(tail[:-1]))
+
+
+async def test_the_first_block_of_a_journal_may_be_missing(tmp_path):
+    """Without a sync, it may be written after the others."""
+    path = tmp_path / "cache.json"
+    async with opened(path, kill=True, durability="none") as backend:
+        for key, value in NEW:
+            await put(backend, key, value)
+    (journal,) = tmp_path.glob("cache.json.journal.*")
+    data = re.sub(rb',"synced":\d+(?=}\n)', b"", journal.read_bytes())
+    for first in (bytes(BLOCK), random.Random(1).randbytes(BLOCK), b"\n" * BLOCK):
+        journal.write_bytes(first + data[BLOCK:])
+        assert not load(path).items
+        assert journal.read_bytes() == b""
+        dropped = journal.with_name(f"{journal.name}.dropped")
+        assert dropped.read_bytes() == first + data[BLOCK:]
+        dropped.unlink()
+    # This is no missing block, and neither is what a server has noted to be durable.
+    note = b'{"crc":1,"op":"synced","synced":%d}\n' % len(data)
+    for damaged in (b"#" + data[1:], b"{{crc" + data[5:], bytes(BLOCK) + data[BLOCK:] + note):
+        journal.write_bytes(damaged)
+        with pytest.raises(StartError, match="is damaged at line 1"):
+            load(path)
+        assert journal.read_bytes() == damaged
 
 
 @settings(max_examples=100, deadline=None)
