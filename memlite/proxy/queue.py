@@ -133,7 +133,7 @@ class Ticket:
         self.parent: SpanName | None = None
 
     def awaits(self, request: Any) -> None:
-        """Let a `JoinedMultiGet` say when all nodes have answered: C code takes the parts."""
+        """Have a `JoinedMultiGet` say when all nodes have answered: C code takes their replies."""
         self.watches = False
         self.missing = 1
         request.answered_by_all = lambda _reply, failed: self.part_done(failed)

@@ -20,7 +20,7 @@ __all__ = ["QueuedBinaryExecutor", "QueuedTextExecutor"]
 
 _numbers: Final = count(1)
 
-# On the way of most requests; a call by way of `super` takes more instructions.
+# Most requests pass through these; calling them through `super` takes more instructions.
 _take: Final = ProxyExecutor.take
 _forward: Final = ProxyExecutor._forward
 _forward_all: Final = ProxyExecutor._forward_all
